@@ -12,7 +12,7 @@
 #                       (20 minutes); ARGS="--admin" runs those of the administration client only (1 minute),
 #                       ARGS="--clients" the clients of other makes (5 minutes)
 #   make simulate       years of outages, faults and kills in simulated time; HOURS=24 or YEARS=1, SEED=1,
-#                       ORDERING=session
+#                       ORDERING=session, or SPOOL=1: both namespaces are down at times
 #   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session,
 #                       or SPOOL=1: both namespaces are down at times
 #   make mutants        mutate modules and report which mutants their tests miss; PATHS=provider/.../delivery.py COUNT=50
@@ -68,7 +68,7 @@ chaos: setup
 
 simulate: setup
 	@.ci/within python -m tests.simulation $(if $(YEARS),--years $(YEARS),--hours $(or $(HOURS),24)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(ORDERING),--ordering $(ORDERING)) $(ARGS)
+		$(if $(SEED),--seed $(SEED)) $(if $(ORDERING),--ordering $(ORDERING)) $(if $(SPOOL),--spool) $(ARGS)
 
 mutants: setup
 	@.ci/within python -m tests.mutants $(PATHS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))

@@ -25,6 +25,7 @@ _COUNTED = (
     "messages",
     "accepted",
     "diverted",
+    "spooled",
     "faults",
     "strikes",
     "kills",
@@ -43,6 +44,7 @@ class _Plan:
     hours: float
     ordered: bool
     poison: float
+    spool: bool
     trace: bool
 
 
@@ -57,9 +59,14 @@ def main() -> int:
         "--ordering", choices=("none", "session", "both"), default="both", help="of the pair; by default each in turn"
     )
     parser.add_argument("--poison", type=float, default=0.01, help="share of messages that the service rejects")
+    parser.add_argument("--spool", action="store_true", help="with a spool, and both namespaces down at times")
     parser.add_argument("--jobs", type=int, default=1, help="histories at once")
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     given = parser.parse_args()
+    if given.spool:
+        if given.ordering == "session":
+            parser.error("--spool excludes --ordering session")
+        given.ordering = "none"
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings are iterated in an order that otherwise differs from run to run.
         os.environ["PYTHONHASHSEED"] = "0"
@@ -71,7 +78,7 @@ def main() -> int:
         _add(total, outcome)
         if outcome.violations:
             failed += 1
-            report_failure(outcome, hours=plan.hours, poison=plan.poison)
+            report_failure(outcome, hours=plan.hours, poison=plan.poison, spool=plan.spool)
         if time.perf_counter() - reported > _REPORT_SECONDS:
             reported = time.perf_counter()
             _report(total, failed, seconds=reported - started)
@@ -79,13 +86,13 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def report_failure(outcome: Outcome, *, hours: float, poison: float) -> None:
+def report_failure(outcome: Outcome, *, hours: float, poison: float, spool: bool = False) -> None:
     """Print what was violated, and how to see it again."""
     mode = "session" if outcome.ordered else "none"
     print(f"seed {outcome.seed}, ordering={mode}: {len(outcome.violations)} violations")
     for violation in outcome.violations[:_SHOWN]:
         print(f"  {violation}")
-    more = f"--poison {poison:g} --trace"
+    more = f"--poison {poison:g} --trace" + (" --spool" if spool else "")
     print(f"  replay: make simulate HOURS={hours:g} SEED={outcome.seed} ORDERING={mode} ARGS='{more}'", flush=True)
 
 
@@ -96,7 +103,7 @@ def _plans(given: argparse.Namespace) -> Iterator[_Plan]:
     while left > 0:
         ordered = given.ordering == "session" or (given.ordering == "both" and seed % 2 == 0)
         length = min(given.per_history, left)
-        yield _Plan(seed, length, ordered, given.poison, given.trace)
+        yield _Plan(seed, length, ordered, given.poison, given.spool, given.trace)
         left -= length
         seed += 1
 
@@ -110,7 +117,10 @@ def _outcomes(plans: list[_Plan], *, jobs: int) -> Iterator[Outcome]:
 
 def _run(plan: _Plan) -> Outcome:
     trace = print if plan.trace else None
-    return History(plan.seed, hours=plan.hours, ordered=plan.ordered, poison=plan.poison, trace=trace).run()
+    history = History(
+        plan.seed, hours=plan.hours, ordered=plan.ordered, poison=plan.poison, spool=plan.spool, trace=trace
+    )
+    return history.run()
 
 
 def _add(total: Outcome, outcome: Outcome) -> None:

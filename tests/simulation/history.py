@@ -1,8 +1,8 @@
 """One history: two processes send to entities of a pair, while the world breaks and kills what it can.
 
-When it ends, everything is mended, and what must hold is checked: every accepted message is on the primary or was
-dead-lettered for a reason that SPEC.md allows; with ``ordering="session"`` each session is in order; the backlog was
-drained, every entity is healthy and every send has ended.
+When it ends, everything is mended, and what must hold is checked: every accepted message is on the primary, or was
+dead-lettered or set aside in the spool for a reason that SPEC.md allows; with ``ordering="session"`` each session is in
+order; the backlog was drained and the spool emptied, every entity is healthy and every send has ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from random import Random
 from typing import Any, Final
@@ -22,6 +22,7 @@ from tests.simulation.nodes import Machine, Node, SharedStore
 from tests.simulation.record import BACKLOG_QUEUES, ENTITIES, HOUR, QUEUES, SESSION_QUEUES, Outcome, Record
 from tests.simulation.sdk import replaced_sdk
 from tests.simulation.service import Service
+from tests.simulation.spool import Files
 from tests.simulation.troubles import Troubles
 from tests.simulation.verdict import Verdict
 from tests.simulation.writers import Writers
@@ -37,6 +38,7 @@ class History:
 
     :param hours: simulated time until everything is mended.
     :param poison: the share of messages that the service rejects whatever the entity.
+    :param spool: pairs have a spool, and both namespaces are down at times.
     :param trace: receives a line for each thing that happens.
     :ivar nodes: the processes that run now, by name.
     """
@@ -48,6 +50,7 @@ class History:
         hours: float,
         ordered: bool,
         poison: float = 0.01,
+        spool: bool = False,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         self.random = Random(f"plan {seed}")  # noqa: S311 - a repeatable plan
@@ -56,6 +59,9 @@ class History:
         self.record = Record(Outcome(seed, ordered), self.loop, trace=trace)
         self.verdict = Verdict(self.record, self.loop)
         self.store = SharedStore(Random(f"store {seed}"))  # noqa: S311
+        self.spool: Files | None = None
+        if spool:
+            self.spool = Files(self.loop, Random(f"spool {seed}"), on_set_aside=self.verdict.set_aside)  # noqa: S311
         self.nodes: dict[str, Node] = {}
         self._gone: list[Node] = []
         self._end = hours * HOUR
@@ -72,12 +78,14 @@ class History:
             ping_primary_interval=timedelta(seconds=self._ping),
             enable_syphon=enable_syphon,
             ordering="session" if self.record.outcome.ordered else "none",
+            spool=None if self.spool is None else "/in-memory",
+            spool_max_bytes=10**9 if self.record.outcome.seed % 3 else 50_000,
         )
 
     def run(self) -> Outcome:
         """Run the history and return its outcome."""
         outcome = self.record.outcome
-        with _undisturbed(self.loop):
+        with _undisturbed(self.loop), nullcontext() if self.spool is None else self.spool.replaced_storage():
             try:
                 self.primary = Service(self.loop, "contoso", random=Random(f"primary {outcome.seed}"))  # noqa: S311
                 self.secondary = Service(self.loop, "contoso-dr", random=Random(f"secondary {outcome.seed}"))  # noqa: S311
@@ -167,6 +175,8 @@ class History:
         ]
         sends = [f"{self.writers.writing} sends do not end"] if self.writers.writing else []
         held = [f"{path} holds {count}" for path, count in left.items() if count]
+        if self.spool is not None and (waiting := self.spool.waiting()):
+            held.append(f"the spool holds {len(waiting)}")
         return ", ".join([*sends, *held, *failed_over])
 
     async def _reap(self) -> None:

@@ -10,7 +10,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core import Endpoint, NamespacePair
-from servicebus_pair.core.model.events import DeadLettered, Event, HealthChanged, MessagesAccepted
+from servicebus_pair.core.model.events import (
+    DeadLettered,
+    Event,
+    HealthChanged,
+    MessagesAccepted,
+    MessagesUnspooled,
+    Route,
+)
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from servicebus_pair.core.send.sender import PairSender
 from tests.simulated_time import Process, current_process
@@ -146,6 +153,10 @@ class Node:
                     history.verdict.accept(ref.message_id)
                 if event.queue is not None:
                     history.record.outcome.diverted += len(event.messages)
+                if event.route is Route.SPOOLED:
+                    history.record.outcome.spooled += len(event.messages)
+            case MessagesUnspooled():
+                history.record.note(self.name, "unspooled", event.route, len(event.messages))
             case DeadLettered():
                 history.record.note(self.name, "dead-lettered", event.message_id, event.reason)
                 history.verdict.refused(event.message_id, event.reason)

@@ -36,6 +36,7 @@ class Outcome:
     messages: int = 0
     accepted: int = 0
     diverted: int = 0
+    spooled: int = 0
     faults: int = 0
     strikes: int = 0
     kills: int = 0

@@ -20,13 +20,14 @@ from tests.simulation import history
 from tests.simulation.history import History
 from tests.simulation.record import Outcome
 from tests.simulation.service import Service
+from tests.simulation.spool import Files
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (1, 2, 3)
 
 
-def lived(seed: int, *, hours: float = 3, ordered: bool = False, poison: float = 0.0) -> Outcome:
-    return History(seed, hours=hours, ordered=ordered, poison=poison).run()
+def lived(seed: int, *, hours: float = 3, ordered: bool = False, poison: float = 0.0, spool: bool = False) -> Outcome:
+    return History(seed, hours=hours, ordered=ordered, poison=poison, spool=spool).run()
 
 
 def test_no_accepted_message_is_lost_whatever_breaks_with_poison_at_any_position():
@@ -47,9 +48,17 @@ def test_sessions_keep_their_order():
     assert sum(each.diverted for each in outcomes) > 10
 
 
-@pytest.mark.parametrize("ordered", [False, True], ids=["none", "session"])
-def test_the_same_seed_gives_the_same_history(*, ordered: bool):
-    first, again, other = (lived(seed, hours=1, ordered=ordered) for seed in (5, 5, 6))
+def test_section_10_what_was_spooled_is_delivered_whatever_breaks():
+    outcomes = [lived(seed, spool=True, poison=0.02) for seed in SEEDS]
+    assert [violation for each in outcomes for violation in each.violations] == []
+    assert sum(each.lost for each in outcomes) == 0
+    assert sum(each.spooled for each in outcomes) > 20
+    assert sum(each.kills for each in outcomes) > 3
+
+
+@pytest.mark.parametrize(("ordered", "spool"), [(False, False), (True, False), (False, True)])
+def test_the_same_seed_gives_the_same_history(*, ordered: bool, spool: bool):
+    first, again, other = (lived(seed, hours=1, ordered=ordered, spool=spool) for seed in (5, 5, 6))
     assert first.digest == again.digest != other.digest
     assert first == again
 
@@ -67,6 +76,20 @@ def test_a_message_that_is_confirmed_but_not_stored_is_reported(monkeypatch: pyt
 
     monkeypatch.setattr(Service, "send", lose_some)
     outcome = lived(1)
+    assert outcome.lost > 0
+    assert any("was accepted and is nowhere" in each for each in outcome.violations)
+
+
+def test_a_file_of_the_spool_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch):
+    create, calls = Files.create, []
+
+    def lose_some(files: Files, name: str, content: bytes) -> None:
+        calls.append(name)
+        if not (name.startswith("messages/") and len(calls) % 3):
+            create(files, name, content)
+
+    monkeypatch.setattr(Files, "create", lose_some)
+    outcome = lived(1, spool=True)
     assert outcome.lost > 0
     assert any("was accepted and is nowhere" in each for each in outcome.violations)
 

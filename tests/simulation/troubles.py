@@ -14,6 +14,7 @@ from tests.simulation.faults import Fault, Kind
 from tests.simulation.nodes import Node
 from tests.simulation.record import ENTITIES, HOUR, MINUTE
 from tests.simulation.service import Service
+from tests.simulation.spool import Files
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Troubles"]
 
 _OUTAGES: Final = (Kind.REFUSED, Kind.LOST_BEFORE, Kind.LOST_AFTER, Kind.SILENT, Kind.SILENT_DONE, Kind.TOKEN)
+
+_BREAKING: Final = frozenset({Kind.REFUSED, Kind.LOST_BEFORE})
 
 
 class Troubles:
@@ -49,7 +52,13 @@ class Troubles:
         self._record.outcome.faults += 1
         choice = self._random.random()
         duration = min(self._random.lognormvariate(4.0, 1.5), HOUR)
-        if choice < 0.08:
+        files = self._history.spool
+        if files is not None and self._random.random() < 0.25:
+            if self._random.random() < 0.7:
+                self._break_both(duration)
+            else:
+                self._break_spool(files, duration)
+        elif choice < 0.08:
             self._break_store(duration)
         elif choice < 0.10:
             self._delete_for(duration)
@@ -71,12 +80,31 @@ class Troubles:
         if kind is Kind.REJECTED and service is self._primary:
             verdict = self._history.verdict
             verdict.rejecting_until = max(verdict.rejecting_until, until)
-        if kind in {Kind.REFUSED, Kind.LOST_BEFORE} and path is None:
+        if kind in _BREAKING and path is None:
             service.disconnect()
         if service is self._primary:
             self.next.set_result(None)
             self.next = self._loop.create_future()
         self._record.note("fault", service.name, kind.name, path, round(duration, 3), round(share, 3), left, delay)
+
+    def _break_both(self, duration: float) -> None:
+        until = self._loop.time() + duration
+        for service in (self._primary, self._secondary):
+            kind = self._random.choice(_OUTAGES)
+            service.faults.active.append(Fault(kind, None, until))
+            if kind in _BREAKING:
+                service.disconnect()
+            self._record.note("fault", service.name, kind.name, "with the other", round(duration, 3))
+        self.next.set_result(None)
+        self.next = self._loop.create_future()
+
+    def _break_spool(self, files: Files, duration: float) -> None:
+        what = self._random.choice(["slow", "failing", "hanging"])
+        self._record.note("fault", "spool", what, round(duration, 3))
+        files.delay = 4.0 if what == "slow" else files.delay
+        files.failing = what == "failing" or files.failing
+        files.hanging = what == "hanging" or files.hanging
+        self._loop.call_later(duration, files.mend, context=self._loop.world)
 
     def _break_store(self, duration: float) -> None:
         what = self._random.choice(["slow", "failing", "hanging"])
@@ -131,6 +159,8 @@ class Troubles:
             "drain for a while": lambda: _drain_for_a_while(pair, random.uniform(0, 5)),
             "close": lambda: self._close(node),
         }
+        if self._history.spool is not None:
+            actions["empty the spool"] = pair.empty_spool
         if not self._record.outcome.ordered:  # after a manual change, order is up to the caller
             actions["mark healthy"] = lambda: pair.mark_healthy(entity)
         name = random.choice(list(actions))
@@ -148,6 +178,8 @@ class Troubles:
         for service in (self._primary, self._secondary):
             service.faults.active.clear()
         self._mend_store()
+        if self._history.spool is not None:
+            self._history.spool.mend()
         for entity in ENTITIES:
             self._create(entity)
         for node in self._history.nodes.values():

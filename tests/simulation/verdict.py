@@ -34,6 +34,7 @@ class Verdict:
         self._loop = loop
         # Dead-lettered as rejected while the primary rejected good messages: what SPEC section 4 asks for.
         self._refused_in_time: set[str] = set()
+        self._set_aside: set[str] = set()
         self._first: dict[str, list[int]] = {}
 
     def account(self, given: Sequence[str], accepted: Sequence[str], unsent: Sequence[str]) -> None:
@@ -50,9 +51,16 @@ class Verdict:
         self.accepted[name] = None
 
     def refused(self, name: str, reason: str) -> None:
-        """Note that a syphon dead-lettered a message."""
+        """Note that a syphon dead-lettered a message, or set it aside in the spool."""
         if reason == "Rejected" and self._loop.time() < self.rejecting_until + _VERDICT_TIME:
             self._refused_in_time.add(name)
+
+    def set_aside(self, names: Sequence[str]) -> None:
+        """Note that messages were set aside in the spool, because the service refused them."""
+        self._record.note("set aside", *names)
+        self._set_aside.update(names)
+        for name in names:
+            self.refused(name, "Rejected")
 
     def arrived(self, primary: Service, name: str) -> None:
         """Note that the primary stored a message."""
@@ -68,12 +76,14 @@ class Verdict:
         dead = _dead_letters(secondary)
         outcome.dead_lettered = len(dead)
         for name in self.accepted:
-            refused = name in dead and (
-                name in self.poison or name in self._refused_in_time or dead[name] in _ALLOWED_REASONS
+            rightly = name in self.poison or name in self._refused_in_time
+            refused = (name in dead and (rightly or dead[name] in _ALLOWED_REASONS)) or (
+                name in self._set_aside and rightly
             )
             if not stored[name] and not refused:
                 outcome.lost += 1
-                where = f"dead-lettered as {dead[name]}" if name in dead else "nowhere"
+                where = "set aside" if name in self._set_aside else "nowhere"
+                where = f"dead-lettered as {dead[name]}" if name in dead else where
                 self._record.violate(f"{name} was accepted and is {where}")
         outcome.duplicates = sum(count - 1 for count in stored.values() if count > 1)
         outcome.strikes = primary.faults.strikes + secondary.faults.strikes
