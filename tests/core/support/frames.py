@@ -37,6 +37,7 @@ class FrameConnection:
         self._transport = SimpleNamespace(_read_buffer=BytesIO(buffered), reader=self.reader, write=self._write)
         self._socket_timeout = 0.2
         self._remote_max_frame_size = 512
+        self._max_frame_size = 4096
         self._last_frame_sent_time = 0.0
         self._error: Exception | None = None
         self.given: list[tuple[int, int]] = []

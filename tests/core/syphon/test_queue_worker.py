@@ -235,6 +235,25 @@ async def test_section_6_in_the_old_form_messages_wait_in_order_behind_a_failing
     assert work.flights.ids == ["m0", "m1", "m2"]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_section_6_what_waited_for_a_destination_is_sent_one_batch_at_a_time(ordered: bool) -> None:
+    work = Work(30, max_batch_messages=10, ordered=ordered)
+    work.flights.refuse = busy
+    await work.steps(3)
+    assert (work.waiting, work.flights.ids) == (30, [])
+    work.context.backoff.record_success("flights")
+    await work.steps()
+    assert (work.waiting, work.flights.ids) == (30, [])
+    assert [each.received.message_id for each in work.worker.waiting_for_destination["flights"]][:11] == [
+        f"m{n}" for n in range(11)
+    ]
+    work.context.backoff.record_success("flights")
+    work.flights.refuse = lambda _: None
+    for sent in (10, 20, 30):
+        await work.steps()
+        assert (work.waiting, work.flights.ids) == (30 - sent, [f"m{n}" for n in range(sent)])
+
+
 async def test_section_6_in_the_old_form_nothing_is_sent_behind_a_message_whose_lock_ends() -> None:
     work = Work(ordered=True)
     work.flights.refuse = busy

@@ -23,7 +23,6 @@ import pytest
 
 from servicebus_pair.core.ledger.reconcile import Found, History, Location, Verdict, classify
 from servicebus_pair.core.ledger.totals import Totals
-from servicebus_pair.core.syphon.policies.link_pool import max_links
 from servicebus_pair.spark import jobs
 from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS
 from tests.spark.conftest import CANARY, Pair
@@ -162,7 +161,7 @@ def test_killed_drain_loses_nothing(victim: str, cluster: Cluster, package: Path
     assert own.peek_backlog() == []
     found = classified(ledger, own, queue)
     assert set(found.verdicts) == ids
-    found.check(MOVED, in_flight=killed * BATCH_SIZE * max_links(1))
+    found.check(MOVED, in_flight=killed * BATCH_SIZE)
     if victim == "executor":
         assert report["moved"] == {queue: MOVED}
         assert report["repeated"] == found.totals.duplicates_predicted

@@ -269,14 +269,17 @@ class NamespacePair(BacklogManagement):
         shared = self._open(creating=True)
         initial_delay = self.options.syphon_retry_interval.total_seconds()
         max_batch_bytes = self.options.syphon_max_bytes // max(MAX_LINKS, len(chosen))
+        transport = PairTransport(shared.primary, shared.secondary, max_bytes=max_batch_bytes)
         context = DrainContext(
-            transport=PairTransport(shared.primary, shared.secondary, max_bytes=max_batch_bytes),
+            transport=transport,
             clock=self._clock,
             emit=self._registry.emit,
             backoff=DestinationBackoff(initial_delay=initial_delay),
             rate_limiter=RateLimiter(rate, clock=self._clock),
             max_batch_messages=self.options.syphon_batch_size,
             max_batch_bytes=max_batch_bytes,
+            first_batch_messages=transport.first_batch_messages,
+            sends_at_once=transport.sends_at_once,
             selection=Selection.of(entities),
             time_to_live=time_to_live,
             redrive=redrive,

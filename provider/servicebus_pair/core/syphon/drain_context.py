@@ -18,6 +18,7 @@ from servicebus_pair.core.protocol.relayed_message import BacklogRewriter
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
 from servicebus_pair.core.syphon.policies.attempt_timeouts import AttemptTimeouts
+from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE
 from servicebus_pair.core.syphon.policies.destination_backoff import (
     DestinationBackoff,
     PermanentFailures,
@@ -42,6 +43,8 @@ class DrainContext:
 
     :param max_batch_messages: most messages that one link receives at a time.
     :param max_batch_bytes: most bytes that one link receives at a time.
+    :param first_batch_messages: most messages that a link receives at first; as many more as arrive fast enough.
+    :param sends_at_once: most batches on their way to one destination.
     :param attempt_timeout: seconds of one send; longer while confirmations come late.
     :param pings: a ping, and not a new link, finds out if a destination that rejects a message accepts others.
     :param slow_batch_seconds: a batch that took longer makes the next one smaller.
@@ -64,6 +67,8 @@ class DrainContext:
     backoff: DestinationBackoff
     rate_limiter: RateLimiter
     max_batch_messages: int
+    first_batch_messages: int = INITIAL_BATCH_SIZE
+    sends_at_once: int = 3
     selection: Selection = field(default_factory=Selection)
     time_to_live: TimeToLive = TimeToLive.RESTART
     ordered: bool = False
@@ -86,7 +91,7 @@ class DrainContext:
     def __post_init__(self) -> None:
         self.attempts = AttemptTimeouts(self.attempt_timeout)
         self.rewriter = BacklogRewriter(elapses=self.time_to_live is TimeToLive.ELAPSE)
-        self._links = LinkPool()
+        self._links = LinkPool(self.sends_at_once)
 
     def source(self, queue: str) -> Source:
         """Return a new link to a backlog queue, or to its dead-letter queue."""

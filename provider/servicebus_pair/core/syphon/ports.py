@@ -7,15 +7,21 @@ implements it over azure-servicebus.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.events import MessageRef
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE
 
 __all__ = ["Destination", "OutgoingBatch", "PairTransport", "SessionSource", "Source", "Transport"]
+
+# More gain nothing: a link of a backlog queue has one batch under way, and eight of them keep one process busy.
+_SENDS_OVER_ONE_LINK: Final = 8
+_LINKS: Final = 3
+_FIRST_RELAYED: Final = 64
 
 
 class Source(Protocol):
@@ -133,12 +139,17 @@ class PairTransport:
     """The transport over the two clients of a pair; messages stay encoded where that is possible.
 
     :param max_bytes: about the most bytes that one link receives at a time.
+    :ivar first_batch_messages: most messages that a link receives at first.
+    :ivar sends_at_once: most batches on their way to one entity: over as many links, or over one that relays.
     """
 
     def __init__(self, primary: NamespaceClient, secondary: NamespaceClient, *, max_bytes: int) -> None:
         self._primary = primary
         self._secondary = secondary
         self._relay_bytes = max_bytes if primary.can_relay and secondary.can_relay else 0
+        self.sends_at_once = _SENDS_OVER_ONE_LINK if self._relay_bytes else _LINKS
+        # A relay limits the bytes that arrive itself, from the first message on.
+        self.first_batch_messages = _FIRST_RELAYED if self._relay_bytes else INITIAL_BATCH_SIZE
 
     def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Source:
         """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""

@@ -29,14 +29,14 @@ from servicebus_pair.core.syphon.batch_sender import (
     dead_letter_reason,
 )
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
-from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE, next_batch_size
+from servicebus_pair.core.syphon.policies.batch_size import next_batch_size
 from servicebus_pair.core.syphon.settlement import RELEASE_TIMEOUT, Settlement
 
-__all__ = ["MAX_WAITING_BATCHES", "QueueWorker"]
+__all__ = ["QueueWorker"]
 
 _log = get_logger(__name__)
-# Messages that wait for failing destinations, in batches; they are sent together when a backoff ends.
-MAX_WAITING_BATCHES: Final = 4
+# Messages that wait for failing destinations, in batches; they are sent one after the other when a backoff ends.
+_MAX_WAITING_BATCHES: Final = 4
 # Seconds. If the rate limit grants nothing for so long, all locked messages are released.
 _MAX_IDLE_WITH_LOCKS: Final = 10.0
 _MAX_IDLE_WITH_WAITING: Final = 1.0
@@ -70,7 +70,7 @@ class QueueWorker:
         self.held_back = False
         self._context = context
         self._source = context.source(queue)
-        self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
+        self._batch_size = min(context.first_batch_messages, context.max_batch_messages)
         self._locked: dict[int, ReceivedMessage] = {}
         self._sender = BatchSender(
             context,
@@ -81,11 +81,13 @@ class QueueWorker:
         self._settlement = Settlement(context, queue, self._source, self.counters)
         self._received_full_batch = False
         self._shrink_batch = False
+        # Held from sending a batch to completing it, by one link to the queue at a time: the other one receives.
+        self._sending = asyncio.Lock()
 
     def clone(self) -> QueueWorker:
         """Return a worker with another link to the queue, starting with what this one has learned."""
         clone = QueueWorker(self._context, self.queue, counters=self.counters)
-        clone.skipped = self.skipped
+        clone.skipped, clone._sending = self.skipped, self._sending
         clone._batch_size, clone._sender.recent_max_bytes = self._batch_size, self._sender.recent_max_bytes
         return clone
 
@@ -101,22 +103,22 @@ class QueueWorker:
         :returns: how many messages were handled; 0 does not prove that the queue is empty.
         :raises ServiceError: the backlog queue cannot be read.
         """
-        started = self._context.clock.now()
-        batch = await self._take_due(started)
+        batch = await self._take_due(self._context.clock.now())
+        due = bool(batch)
         count = sum(map(len, batch.values()))
-        if not batch:
+        if not due:
             received = await self._receive(wait)
-            started = self._context.clock.now()
             count = len(received)
             batch = await self._group_by_destination(received)
             if self._context.ordered:
                 batch = await self._keep_session_order(batch)
-        try:
-            results = await asyncio.gather(
-                *(self._deliver(entity, entries) for entity, entries in batch.items()), return_exceptions=True
-            )
-        finally:
-            await self._complete()
+        async with self._sending:
+            started = self._context.clock.now()
+            try:
+                deliveries = (self._deliver(entity, entries, due=due) for entity, entries in batch.items())
+                results = await asyncio.gather(*deliveries, return_exceptions=True)
+            finally:
+                await self._complete()
         for error in results:
             if error is not None:
                 raise error
@@ -226,8 +228,8 @@ class QueueWorker:
         return found
 
     async def _take_due(self, now: float) -> dict[str, list[BacklogEntry]]:
-        """Take the waiting entries of destinations whose backoff ended; abandon those whose locks end soon."""
-        expiring: list[BacklogEntry] = []
+        """Take a batch of waiting entries whose destinations' backoff ended; abandon those whose locks end soon."""
+        room, expiring = self._batch_size, list[BacklogEntry]()
         due: dict[str, list[BacklogEntry]] = {}
         for entity, entries in list(self.waiting_for_destination.items()):
             kept = [entry for entry in entries if entry.send_before > now]
@@ -236,9 +238,12 @@ class QueueWorker:
                 kept = []
             expiring += [entry for entry in entries if not kept or entry.send_before <= now]
             del self.waiting_for_destination[entity]
-            if kept:
-                target = due if self._context.backoff.is_due(entity, now=now) else self.waiting_for_destination
-                target[entity] = kept
+            taken = room if self._context.backoff.is_due(entity, now=now) else 0
+            if kept[:taken]:
+                due[entity] = kept[:taken]
+                room -= len(due[entity])
+            if kept[taken:]:
+                self.waiting_for_destination[entity] = kept[taken:]
         await self._abandon([entry.received for entry in expiring])
         return due
 
@@ -260,18 +265,19 @@ class QueueWorker:
                 self._skip(message)
         return batch
 
-    async def _deliver(self, entity: str, entries: Sequence[BacklogEntry]) -> None:
-        """Send entries to ``entity``; what it does not accept waits for it."""
+    async def _deliver(self, entity: str, entries: Sequence[BacklogEntry], *, due: bool) -> None:
+        """Send entries to ``entity``; what it does not accept waits for it.
+
+        :param due: they have waited for it, before those that still do.
+        """
         pending = {id(entry.message): entry for entry in entries}
         backoff = self._context.backoff
         async with self._context.destination(entity) as destination:
             started = self._context.clock.now()
-            if self._context.ordered and self._is_waited_for(entity):
-                # What was received first is sent first, when the next step takes it.
-                await self._wait_for_destination(entity, pending)
-                return
-            if not backoff.try_acquire(entity, now=started):
-                await self._wait_for_destination(entity, pending)
+            # What was received first is sent first, when the next step takes it.
+            overtakes = self._context.ordered and not due and self._is_waited_for(entity)
+            if overtakes or not backoff.try_acquire(entity, now=started):
+                self._wait_for_destination(entity, pending, first=due)
                 return
             try:
                 await self._sender.send(destination, pending)
@@ -287,7 +293,7 @@ class QueueWorker:
             except ServiceError as error:
                 self._shrink_batch |= isinstance(error, TimedOutError)
                 self._context.record_failure(entity, error, started=started, queue=self.queue)
-                await self._wait_for_destination(entity, pending)
+                self._wait_for_destination(entity, pending, first=due)
             finally:
                 backoff.release(entity, started=started)
 
@@ -301,18 +307,19 @@ class QueueWorker:
     def _is_waited_for(self, entity: str) -> bool:
         return any(name.casefold() == entity.casefold() for name in self.waiting_for_destination)
 
-    async def _wait_for_destination(self, entity: str, pending: dict[int, BacklogEntry]) -> None:
+    def _wait_for_destination(self, entity: str, pending: dict[int, BacklogEntry], *, first: bool) -> None:
         entries = list(pending.values())
         waiting = sum(map(len, self.waiting_for_destination.values()))
-        room = max(0, MAX_WAITING_BATCHES * self._batch_size - waiting)
-        self.waiting_for_destination.setdefault(entity, []).extend(entries[:room])
+        room = max(0, _MAX_WAITING_BATCHES * self._batch_size - waiting)
+        others = self.waiting_for_destination.get(entity, [])
+        self.waiting_for_destination[entity] = entries[:room] + others if first else others + entries[:room]
         for entry in entries[room:]:
             self._locked.pop(id(entry.received), None)
 
     def _skip(self, received: ReceivedMessage) -> None:
         """Leave a message that this drain does not handle; it is abandoned at the end, or its lock expires."""
         self.skipped.add(received.sequence_number)
-        if len(self._locked) > MAX_WAITING_BATCHES * self._batch_size:
+        if len(self._locked) > _MAX_WAITING_BATCHES * self._batch_size:
             self._locked.pop(id(received), None)
 
     async def _abandon(self, received: Sequence[ReceivedMessage]) -> None:

@@ -27,7 +27,7 @@ from servicebus_pair.core.syphon.batch_sender import (
     dead_letter_reason,
 )
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
-from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE, next_batch_size
+from servicebus_pair.core.syphon.policies.batch_size import next_batch_size
 from servicebus_pair.core.syphon.ports import SessionSource
 from servicebus_pair.core.syphon.settlement import Settlement
 
@@ -75,7 +75,7 @@ class SessionWorker:
         self._accepted = accepted
         self._settlement = Settlement(context, queue, source, counters)
         self._sender = BatchSender(context, queue, counters=counters, dead_letter=self._dead_letter)
-        self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
+        self._batch_size = min(context.first_batch_messages, context.max_batch_messages)
         self._received_full_batch = False
         self._highest_sequence_number = 0
         self._watched: str | None = None

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core import DrainReport, Operations, TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.model import SystemClock, get_logger
-from servicebus_pair.core.syphon import MAX_WAITING_BATCHES, max_links
 from servicebus_pair.spark.analysis.observations import read_run
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.preflight import check_access, check_job, select_queues
@@ -134,6 +133,7 @@ def drain(
         reports,
         recorded,
         batch_size=settings.options.syphon_batch_size,
+        ordered=settings.options.ordering == "session",
         started_at=started_at,
         ended_at=clock.now(),
     )
@@ -199,6 +199,7 @@ def _merge_reports(
     recorded: Mapping[str, _RecordedMoves],
     *,
     batch_size: int,
+    ordered: bool,
     started_at: float,
     ended_at: float,
 ) -> DrainResult:
@@ -214,8 +215,10 @@ def _merge_reports(
     if missing:
         _log.warning("the ledger %s lacks records of %s: executors must share it with the driver", plan.ledger, missing)
     repeated = sum(each.records - each.messages for each in recorded.values())
-    # The ledger has every move of a lost attempt except those of the batches that were in flight on its links.
-    in_flight = lost_attempts * MAX_WAITING_BATCHES * batch_size * max_links(max(1, len(moved)))
+    # The ledger has every move of a lost attempt except those of the batches that were in flight: one of each queue,
+    # or of each session that a queue may hold, one for each entity.
+    in_flight = batch_size * sum(each.attempt * len(plan.queue_groups[each.task]) for each in reports)
+    in_flight *= max(1, len(moved)) if ordered else 1
     return DrainResult(
         run=plan.run,
         moved=dict(sorted(moved.items())),

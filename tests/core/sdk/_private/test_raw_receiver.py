@@ -75,13 +75,15 @@ async def test_deliveries_are_put_together_from_their_frames(
     frames, deliveries = sent
     handler, raw = opened()
     link, session = handler._link, handler._session
+    handler.feed(transfer(0))
+    await raw.receive(max_messages=1, wait=1.0, should_stop=never)
     of_another_link = frame(0x14, [uint(HANDLE + 1), uint(0), binary(b""), uint(0)], b"answer")
     of_the_session = frame(0x13, [uint(HANDLE), uint(5000), uint(0), uint(5000)])
     handler.feed(of_another_link, of_the_session, *frames)
     assert await raw.receive(max_messages=len(deliveries), wait=1.0, should_stop=never) == deliveries
     assert handler._connection.given == [(5, 0x14), (5, 0x13)]
-    assert (link.delivery_count, link.current_link_credit) == (len(deliveries), 1 - len(deliveries))
-    assert (session.next_incoming_id, session.remote_outgoing_window) == (1 + len(frames), 5000 - len(frames))
+    assert (link.delivery_count, link.current_link_credit) == (1 + len(deliveries), 0)
+    assert (session.next_incoming_id, session.remote_outgoing_window) == (2 + len(frames), 4999 - len(frames))
     assert session.incoming_window == 1000 - len(frames)
 
 
@@ -132,12 +134,41 @@ async def test_what_arrives_beyond_is_kept_for_the_next_receive_and_credit_is_fo
     assert [number for number, _ in await raw.receive(max_messages=1, wait=0.0, should_stop=never)] == []
     assert await raw.receive(max_messages=1, wait=0.0, should_stop=never) == []
     assert now() - began < 0.15, "what has arrived is returned at once"
-    # The first message was to show how large they are; the second receive lacked one; the last found its credit given.
-    assert handler._link.flows == [{"link_credit": credit} for credit in (1, 1)]
+    # As many as are wanted; none, as more arrived than was asked for; the second lacked one; the last found it given.
+    assert handler._link.flows == [{"link_credit": credit} for credit in (2, 0, 1)]
+
+
+@pytest.mark.parametrize(("size", "credit"), [(10, 200), (1_000, 200), (300_000, 2), (900_000, 0), (2**21, 0)])
+async def test_before_a_size_is_known_the_session_limits_the_bytes_and_then_credit_does(size: int, credit: int) -> None:
+    """AMQP 1.0, section 2.5.6: the service sends as many frames as the session's window allows, 256 here."""
+    handler, raw = opened()
+    link, session = handler._link, handler._session
+    windows = list[tuple[int, int]]()
+    flow = link.flow
+
+    async def noted(**fields: Any) -> None:
+        windows.append((fields["link_credit"], session.incoming_window))
+        await flow(**fields)
+
+    link.flow = noted  # type: ignore[method-assign]  # the session's window goes with each frame
+    parts = [bytes(min(4096, size - start)) for start in range(0, size, 4096)]
+    fields = [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE]
+    frames = [frame(0x14, [*fields, TRUE if part is not parts[-1] else FALSE], part) for part in parts]
+    receiving = asyncio.create_task(raw.receive(max_messages=201, wait=1.0, should_stop=never))
+    await asyncio.sleep(0.01)
+    assert windows == [(201, 256)]
+    handler.feed(*frames[:-1][:1])
+    await asyncio.sleep(0.01)
+    handler.feed(*frames[1:] or frames)
+    assert [len(message) for _, message in await receiving] == [size]
+    assert windows[1][1] == 1000
+    assert link.current_link_credit == credit
 
 
 async def test_the_window_of_the_session_is_opened_again_when_half_is_used() -> None:
     handler, raw = opened()
+    handler.feed(transfer(0))
+    await raw.receive(max_messages=1, wait=0.1, should_stop=never)
     for window, flows in ((501, 0), (500, 1)):
         handler._session.incoming_window = window
         await raw.receive(max_messages=1, wait=0.1, should_stop=never)
@@ -271,7 +302,7 @@ async def test_credit_is_taken_back_and_what_arrives_meanwhile_is_released() -> 
         asyncio.get_running_loop().call_at(began + 0.01 * number, handler.feed, transfer(number))
     await raw.drain_credit()
     assert now() - began == pytest.approx(0.17, abs=0.06)
-    assert handler._link.flows == [{"link_credit": 0, "drain": True}]
+    assert handler._link.flows == [{"link_credit": 0, "drain": True}, {"link_credit": 0}]
     released = [(each.first, each.last, each.settled, each.state) for each in handler._session.dispositions]
     assert released == [(4, 5, True, Released()), (7, 7, True, Released())]
     await raw.drain_credit()

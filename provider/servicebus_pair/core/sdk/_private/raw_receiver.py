@@ -94,6 +94,10 @@ class RawReceiver:
         self._session = handler._session
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._window = ByteWindow(max_bytes)
+        # Frames that the session may bring before any size is known: so many messages fit, however large they are.
+        self._first_frames = max(1, max_bytes // handler._connection._max_frame_size)
+        self._session.incoming_window = self._first_frames
+        self._size_known = False
         self._parts: list[bytes] = []
         self._delivery_id = 0
         self._unconfirmed: list[_Run] = []
@@ -133,7 +137,8 @@ class RawReceiver:
 
     async def _ask_for(self, missing: int) -> int:
         """Adapt the link's credit, and return it: for ``missing`` messages, or fewer if they are large."""
-        credit, current = self._window.credit(missing), self._link.current_link_credit
+        current = self._link.current_link_credit
+        credit = self._window.credit(missing) if self._size_known else min(missing, self._first_frames)
         # What messages leave is given back once it is half of the credit: each change is a frame.
         if credit < current or (credit > current and (current <= credit // 2 or credit == missing)):
             await self._link.flow(link_credit=credit)
@@ -192,12 +197,21 @@ class RawReceiver:
         if authenticator is not None:
             await authenticator.handle_token()
         heard = await self._reader.listen(seconds)
-        session = self._session
-        if session.incoming_window <= session.target_incoming_window // 2:
-            session.incoming_window = session.target_incoming_window
-            await session._outgoing_flow()
+        await self._widen_session()
         check_attached(self._handler)
         return heard
+
+    async def _widen_session(self) -> None:
+        """Let the session bring more frames; from when a size is known, credit limits their bytes."""
+        session, link = self._session, self._link
+        if self._size_known:
+            if session.incoming_window <= session.target_incoming_window // 2:
+                session.incoming_window = session.target_incoming_window
+                await session._outgoing_flow()
+        elif session.incoming_window < self._first_frames:
+            # One frame tells both: the service sends no message that was asked for in ignorance of its size.
+            self._size_known, session.incoming_window = True, session.target_incoming_window
+            await link.flow(link_credit=self._window.credit(link.current_link_credit))
 
     async def _dispose(
         self, first: int, last: int, settlement: Settlement, *, settled: bool = False, error: Any = None

@@ -3,7 +3,8 @@
 A link sends one batch after another, each after the response to the previous one: 100 messages in 25 ms where the
 service is 20 ms away, at most 4,000 a second however many queues are drained. So a batch that finds every link to
 its destination busy opens another, up to a few per destination and a few over all destinations: a backlog for a
-hundred destinations should open about a hundred links, not three hundred.
+hundred destinations should open about a hundred links, not three hundred. A link that sends encoded batches sends
+several at a time; there an index stands for a batch on its way.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["LinkPool", "max_links"]
+__all__ = ["LinkPool"]
 
-_MAX_PER_DESTINATION: Final = 3
-_MAX_EXTRA_LINKS: Final = 6
+_EXTRA_LINKS: Final = 2
 
 
 @dataclass(slots=True)
@@ -38,14 +38,12 @@ class LinkPool:
     """Assigns link indexes to senders, by path without regard to case; first come, first served.
 
     :param max_per_destination: most links to one destination; 1 keeps messages to it in order.
-    :param max_extra_links: most links over all destinations beyond the first one of each.
+        Beyond the first one of each destination there are at most twice as many over all destinations.
     """
 
-    def __init__(
-        self, max_per_destination: int = _MAX_PER_DESTINATION, *, max_extra_links: int = _MAX_EXTRA_LINKS
-    ) -> None:
+    def __init__(self, max_per_destination: int) -> None:
         self._max_per_destination = max_per_destination
-        self._remaining_extra = max_extra_links
+        self._remaining_extra = _EXTRA_LINKS * max_per_destination
         self._destinations: dict[str, _DestinationLinks] = {}
 
     @asynccontextmanager
@@ -62,8 +60,3 @@ class LinkPool:
                 yield index
             finally:
                 links.free.append(index)
-
-
-def max_links(destinations: int) -> int:
-    """Return how many links one syphon opens at most to so many destinations; each sends one batch at a time."""
-    return min(destinations * _MAX_PER_DESTINATION, destinations + _MAX_EXTRA_LINKS)
