@@ -120,6 +120,10 @@ class SqliteJournal(Journal):
         """Record a changed message, or its move to this queue."""
         (self._added if message.row_id in self._added else self._updated)[message.row_id] = (queue, message)
 
+    def remove(self, message: Message) -> None:
+        """Record the removal of a message."""
+        self.remove_all((message,))
+
     def remove_all(self, messages: Iterable[Message]) -> None:
         """Record the removal of messages."""
         for message in messages:

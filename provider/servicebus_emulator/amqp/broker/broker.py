@@ -24,7 +24,7 @@ from servicebus_emulator.engine.namespace.entities import split_queue_key
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from servicebus_emulator.engine.queue.queue import MessageQueue
 from servicebus_emulator.engine.runtime.journal import JournalError
-from servicebus_emulator.engine.runtime.pending_effects import EffectBatch, TimerDriven
+from servicebus_emulator.engine.runtime.pending_effects import NO_EFFECTS, EffectBatch, TimerDriven
 from servicebus_emulator.logs import event
 from servicebus_emulator.security.authorizer import Authorizer
 
@@ -218,19 +218,30 @@ class Broker:
     def _run_cycle(self) -> None:
         try:
             self.namespace.advance()
-            self._apply_effects(self.namespace.take_effects())
-            self.namespace.commit()
+            effects = self.namespace.take_effects()
+            if effects is not NO_EFFECTS:
+                self._apply_effects(effects)
+            ready, self._ready_queues = self._ready_queues, set()
+            for each in ready:
+                self._serve(each)
+            if not self._immediate:
+                self.namespace.commit()
         except JournalError as error:
             self._fail(error)
             return
-        replies, self._replies = self._replies, []
-        for number, (connection, reply) in enumerate(replies, start=1):
-            if not connection.closed:
-                self._issue_reply(connection, reply, last=number == len(replies))
+        if len(self._replies) > 0:
+            self._issue_replies()
         dirty, self._dirty = self._dirty, set()
         for connection in dirty:
             connection.flush()
         self._set_timer()
+
+    def _issue_replies(self) -> None:
+        replies, self._replies = self._replies, []
+        last = len(replies) - 1
+        for number, (connection, reply) in enumerate(replies):
+            if not connection.closed:
+                self._issue_reply(connection, reply, last=number == last)
 
     def _issue_reply(self, connection: BrokerConnection, reply: Callable[[], None], *, last: bool) -> None:
         try:
@@ -259,9 +270,6 @@ class Broker:
                     break
             if isinstance(queue, MessageQueue):
                 self._ready_queues.add(queue)
-        ready, self._ready_queues = self._ready_queues, set()
-        for each in ready:
-            self._serve(each)
 
     def _serve(self, queue: MessageQueue) -> None:
         links = self._outgoing.get(queue)
@@ -271,26 +279,33 @@ class Broker:
             self._distribute(queue, links=links)
         for link in tuple(links):
             link.complete_drain()
-        # Round robin: the link served first is served last in the next cycle.
-        links.rotate(-1)
+        if len(links) > 1:
+            # Round robin: the link served first is served last in the next cycle.
+            links.rotate(-1)
 
     def _distribute(self, queue: MessageQueue, *, links: Iterable[OutgoingLink]) -> None:
-        demands = [(link, demand) for link in links if (demand := link.demand) > 0]
+        demands = []
+        for link in links:
+            demand = link.demand
+            if demand > 0:
+                demands.append((link, demand))
         if len(demands) == 0:
             return
-        share = -(-queue.ready_count() // len(demands))
+        share = None if len(demands) == 1 else -(-queue.ready_count() // len(demands))
         delivered = 0
         for link, demand in demands:
-            waiting = queue.ready_count(session_lock=link.session_lock)
+            waiting = queue.ready_count(link.session_lock)
             if waiting > 0:
-                delivered += link.deliver(min(waiting if link.session_lock is not None else share, demand))
+                limit = waiting if share is None or link.session_lock is not None else share
+                delivered += link.deliver(min(limit, demand))
         if self.namespace.throttle is not None:
             self.namespace.throttle.spend(delivered)
-        if delivered > 0 and any(
-            link.demand > 0 and queue.ready_count(session_lock=link.session_lock) > 0 for link, _ in demands
-        ):
-            # In the next cycle, so that other queues and clients are served in between.
-            self.request_delivery(queue)
+        if delivered > 0:
+            for link, _ in demands:
+                if link.demand > 0 and queue.ready_count(link.session_lock) > 0:
+                    # In the next cycle, so that other queues and clients are served in between.
+                    self.request_delivery(queue)
+                    break
 
     def _close_unusable_links(self, keys: frozenset[int]) -> None:
         for link in [link for link in self._links if link.entity.key in keys]:
@@ -299,9 +314,11 @@ class Broker:
                 link.close_with_error(error)
 
     def _set_timer(self) -> None:
+        # Keep a timer that is too early: one needless cycle costs less than a new timer for each lock.
+        if self._timer_due is not None and self._timer_due <= self.namespace.not_before:
+            return
         due = self.namespace.next_due()
         if due is None or (self._timer_due is not None and self._timer_due <= due):
-            # Keep a timer that is too early: one needless cycle costs less than a new timer for each lock.
             return
         if self._timer is not None:
             self._timer.cancel()

@@ -5,7 +5,7 @@ Calls that run once per link or connection use Proton's Python API.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import cproton
@@ -33,7 +33,6 @@ __all__ = [
     "delivery_tag",
     "drain",
     "echo_state",
-    "handle_key",
     "is_aborted",
     "is_complete",
     "is_draining",
@@ -46,7 +45,7 @@ __all__ = [
     "reject",
     "remote_state",
     "send",
-    "session_key",
+    "session_of",
     "settle",
     "settle_all",
     "settle_modified",
@@ -54,7 +53,7 @@ __all__ = [
 ]
 
 Handle: TypeAlias = Any
-"""A pointer to a Proton object."""
+"""A pointer to a Proton object; as a dictionary key its address, unique while the object exists."""
 
 ACCEPTED: int = lib.PN_ACCEPTED
 RECEIVED: int = lib.PN_RECEIVED
@@ -65,17 +64,10 @@ MODIFIED: int = lib.PN_MODIFIED
 TRANSACTIONAL: int = 0x34
 _DECLARED: int = 0x33
 
-_ADDRESS = ffi.typeof("uintptr_t")
 
-
-def handle_key(handle: Handle) -> int:
-    """Return a dictionary key for a handle: its address, unique while the object exists."""
-    return int(ffi.cast(_ADDRESS, handle))
-
-
-def session_key(link: Handle) -> int:
-    """Return the key of a link's session."""
-    return handle_key(lib.pn_link_session(link))
+def session_of(link: Handle) -> Handle:
+    """Return a link's session."""
+    return lib.pn_link_session(link)
 
 
 # Incoming deliveries
@@ -148,9 +140,8 @@ def add_credit(link: Handle, count: int) -> None:
 # Outgoing deliveries
 
 
-def credit(link: Handle) -> int:
-    """Return the credit that the peer has given."""
-    return int(lib.pn_link_credit(link))
+credit: Callable[[Handle], int] = lib.pn_link_credit
+"""Return the credit that the peer has given on a link."""
 
 
 def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> Handle:
@@ -163,9 +154,8 @@ def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> Handle:
     return delivery
 
 
-def is_draining(link: Handle) -> bool:
-    """Return whether the peer has requested a drain."""
-    return bool(lib.pn_link_get_drain(link))
+is_draining: Callable[[Handle], bool] = lib.pn_link_get_drain
+"""Return whether the peer has requested a drain of a link."""
 
 
 def drain(link: Handle) -> None:
@@ -173,14 +163,12 @@ def drain(link: Handle) -> None:
     lib.pn_link_drained(link)
 
 
-def is_updated(delivery: Handle) -> bool:
-    """Return whether the peer changed the state of a delivery since the last event."""
-    return bool(lib.pn_delivery_updated(delivery))
+is_updated: Callable[[Handle], bool] = lib.pn_delivery_updated
+"""Return whether the peer changed the state of a delivery since the last event."""
 
 
-def remote_state(delivery: Handle) -> int:
-    """Return the delivery state set by the peer."""
-    return int(lib.pn_delivery_remote_state(delivery))
+remote_state: Callable[[Handle], int] = lib.pn_delivery_remote_state
+"""Return the delivery state set by the peer."""
 
 
 def delivery_state_items(delivery: Handle) -> list[bytes]:
@@ -195,14 +183,15 @@ def echo_state(delivery: Handle) -> None:
     lib.pn_delivery_update(delivery, remote_state(delivery))
 
 
-def is_remotely_settled(delivery: Handle) -> bool:
-    """Return whether the peer has settled the delivery, and thus expects no disposition."""
-    return bool(lib.pn_delivery_settled(delivery))
+is_remotely_settled: Callable[[Handle], bool] = lib.pn_delivery_settled
+"""Return whether the peer has settled the delivery, and thus expects no disposition."""
 
 
 def settle(delivery: Handle, *, state: int | None) -> None:
     """Settle a delivery, with a state unless it is None."""
-    settle_all((delivery,), state=state)
+    if state is not None:
+        lib.pn_delivery_update(delivery, state)
+    lib.pn_delivery_settle(delivery)
 
 
 def settle_all(deliveries: Iterable[Handle], *, state: int | None) -> None:

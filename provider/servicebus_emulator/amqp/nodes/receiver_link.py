@@ -131,7 +131,7 @@ class ReceiverLink(LinkHandler):
         if throttle is not None:
             throttle.check(len(contents), size=size)
         if transaction is not None:
-            transaction.send(self.entity, contents, session=proton.session_key(self._handle), via=self._via)
+            transaction.send(self.entity, contents, session=proton.session_of(self._handle), via=self._via)
         elif self._via is None or isinstance(self._via, TopicEntity):
             self.entity.send(contents)
         else:

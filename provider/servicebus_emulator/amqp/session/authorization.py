@@ -60,7 +60,7 @@ class Authorization:
         self._namespace: Final = namespace
         self._guard: Final = guard
         self._grants: Final[dict[str, Grant]] = {}
-        self._links: Final[dict[int, _AuthorizedLink]] = {}
+        self._links: Final[dict[proton.Handle, _AuthorizedLink]] = {}
 
     def put_token(self, token: object, *, kind: object, audience: object) -> None:
         """Accept a token for a resource.
@@ -119,12 +119,11 @@ class Authorization:
         except BrokerError as error:
             _log.warning("namespace %s: link refused: %s", self._namespace.name, error)
             raise
-        key = proton.handle_key(link._impl)  # noqa: SLF001 - the C object that Proton's wrapper hides
-        self._links[key] = _AuthorizedLink(link, rights, path)
+        self._links[link._impl] = _AuthorizedLink(link, rights, path)  # noqa: SLF001 - the C object
         self._namespace.register_timer(self)
 
-    def remove_link(self, link: int) -> None:
-        """Forget a link, by the key of its handle."""
+    def remove_link(self, link: proton.Handle) -> None:
+        """Forget a link."""
         if self._links.pop(link, None) is not None:
             self._namespace.register_timer(self)
 

@@ -34,7 +34,9 @@ __all__ = ["AmqpConnection"]
 
 # After a freeze, a client has this long to send a frame before its idle timeout is checked again.
 _SECONDS_AFTER_FREEZE: Final = 5.0
-_DECODE_ERRORS: Final = (UnicodeDecodeError, RecursionError, DataException)
+_FATAL_ERRORS: Final = (BrokerError, UnicodeDecodeError, RecursionError, DataException)
+_peek_event, _pop_event, _type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+_push, _pending = lib.pn_transport_push, lib.pn_transport_pending
 _CHAR_ARRAY: Final = ffi.typeof("char[]")
 _DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 
@@ -74,7 +76,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         self._heartbeat: asyncio.TimerHandle | None = None
         self._flush_due = False
         # The deliveries that a disposition of several settles, by link, while its frame is processed.
-        self._range: dict[int, list[proton.Handle]] | None = None
+        self._range: dict[proton.Handle, list[proton.Handle]] | None = None
         self._padder = FramePadder(sparse=True) if broker.sparse_answers else None
         self._collector = Collector()
         self._connection = Connection()
@@ -133,22 +135,27 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
             self.flush()
 
     def _push(self, data: bytes) -> None:
-        view = memoryview(data)
-        while len(view) > 0 and not self.closed:
-            capacity = lib.pn_transport_capacity(self._raw_transport)
-            if capacity <= 0:
-                break
-            size = min(capacity, len(view))
-            lib.pn_transport_push(self._raw_transport, ffi.from_buffer(view[:size]), size)
-            view = view[size:]
-            self._handle_events()
+        if self.closed:
+            return
+        # Proton takes as much as it has room for, and less than nothing after its end.
+        taken = _push(self._raw_transport, data, len(data))
+        self._handle_events()
+        if taken < len(data):
+            view = memoryview(data)
+            while 0 < taken < len(view) and not self.closed:
+                view = view[taken:]
+                taken = _push(self._raw_transport, ffi.from_buffer(view), len(view))
+                self._handle_events()
 
     def _push_range(self, frame: bytes) -> None:
         """Process a disposition of several deliveries, which one disposition is to answer."""
         self._range = {}
         self._push(frame)
         settled, self._range = self._range, None
-        self._close_on_error(partial(self._dispatch_range, settled))
+        try:
+            self._dispatch_range(settled)
+        except _FATAL_ERRORS as error:
+            self._close_for(error)
 
     def _push_batch(self, frame: bytes) -> None:
         """Process the first frame of a delivery that is a batch."""
@@ -211,7 +218,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         if stream is None or self.closed:
             return
         transport = self._raw_transport
-        pending = lib.pn_transport_pending(transport)
+        pending = _pending(transport)
         while pending > 0:
             buffer = ffi.new(_CHAR_ARRAY, pending)
             size = lib.pn_transport_peek(transport, buffer, pending)
@@ -220,7 +227,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
             written = ffi.unpack(buffer, size)
             stream.write(written if self._padder is None else self._padder.pad(written))
             lib.pn_transport_pop(transport, size)
-            pending = lib.pn_transport_pending(transport)
+            pending = _pending(transport)
         if pending < 0:
             # Proton's end of stream: the connection is closed, or the client's bytes are no AMQP.
             self._shut_down()
@@ -235,7 +242,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         of a range may be (see :mod:`servicebus_emulator.amqp.session.incoming_frames`): 450 concurrent settlements of
         the Python client per second instead of thousands.
         """
-        lib.pn_transport_pending(self._raw_transport)
+        _pending(self._raw_transport)
 
     def abort(self) -> None:
         """Drop the connection and its unsent bytes."""
@@ -299,53 +306,50 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
 
     # Proton's events
 
-    def _handle_events(self) -> None:
-        self._close_on_error(self._dispatch_events)
-
-    def _close_on_error(self, dispatch: Callable[[], None]) -> None:
-        try:
-            dispatch()
-        except BrokerError as error:
-            _log.info("namespace %s: a connection is closed: %s", self.broker.namespace.name, error)
+    def _close_for(self, error: Exception) -> None:
+        name = self.broker.namespace.name
+        if isinstance(error, BrokerError):
+            _log.info("namespace %s: a connection is closed: %s", name, error)
             self.close_with_error(error)
-        except _DECODE_ERRORS as error:
+        else:
             # Proton does not validate everything it decodes, such as UTF-8 in names or the nesting of maps.
-            _log.info("namespace %s: a frame cannot be read: %s", self.broker.namespace.name, type(error).__name__)
+            _log.info("namespace %s: a frame cannot be read: %s", name, type(error).__name__)
             self.close_with_error(FrameUnreadable(f"a frame cannot be read: {type(error).__name__}"))
 
-    def _dispatch_events(self) -> None:
+    def _handle_events(self) -> None:
         collector, handlers = self._raw_collector, self._HANDLERS
-        event = lib.pn_collector_peek(collector)
-        while event != ffi.NULL and not self.closed:
-            handler = handlers.get(lib.pn_event_type(event))
-            if handler is not None:
-                handler(self, event)
-            lib.pn_collector_pop(collector)
-            event = lib.pn_collector_peek(collector)
+        try:
+            while not self.closed and (event := _peek_event(collector)):
+                handler = handlers.get(_type_of(event))
+                if handler is not None:
+                    handler(self, event)
+                _pop_event(collector)
+        except _FATAL_ERRORS as error:
+            self._close_for(error)
 
-    def _dispatch_range(self, settled: Mapping[int, Sequence[proton.Handle]]) -> None:
-        for key, deliveries in settled.items():
-            handler = self._links.handler(key)
+    def _dispatch_range(self, settled: Mapping[proton.Handle, Sequence[proton.Handle]]) -> None:
+        for link, deliveries in settled.items():
+            handler = self._links.handler(link)
             if handler is not None:
-                self._monitor.active_links.add(key)
+                self._monitor.active_links.add(link)
                 handler.on_dispositions(deliveries)
 
     def _on_delivery(self, event: Any) -> None:
         delivery = lib.pn_event_delivery(event)
-        key = proton.handle_key(lib.pn_delivery_link(delivery))
+        link = lib.pn_delivery_link(delivery)
         if self._range is not None:
-            self._range.setdefault(key, []).append(delivery)
+            self._range.setdefault(link, []).append(delivery)
             return
-        handler = self._links.handler(key)
+        handler = self._links.handler(link)
         if handler is not None:
-            self._monitor.active_links.add(key)
+            self._monitor.active_links.add(link)
             handler.on_delivery(delivery)
 
     def _on_flow(self, event: Any) -> None:
-        key = proton.handle_key(lib.pn_event_link(event))
-        handler = self._links.handler(key)
+        link = lib.pn_event_link(event)
+        handler = self._links.handler(link)
         if handler is not None:
-            self._monitor.active_links.add(key)
+            self._monitor.active_links.add(link)
             handler.on_flow()
 
     def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection

@@ -76,16 +76,16 @@ class IdleMonitor:
 
     :param connection: the connection.
     :param timeouts: the timeouts.
-    :ivar active_links: the keys of the links that were active since the last check.
+    :ivar active_links: the links that were active since the last check.
     """
 
     def __init__(self, connection: MonitoredConnection, *, timeouts: ClientTimeouts) -> None:
-        self.active_links: set[int] = set()
+        self.active_links: set[proton.Handle] = set()
         # A weak reference, so that a closed connection is freed at once rather than by the garbage collector.
         self._connection: MonitoredConnection = proxy(connection)
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
-        self._links: dict[int, _LinkActivity] = {}
+        self._links: dict[proton.Handle, _LinkActivity] = {}
         self._unlinked_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         limits = [each for each in (timeouts.link_idle_seconds, timeouts.unlinked_seconds) if each is not None]
@@ -102,14 +102,14 @@ class IdleMonitor:
         self._unlinked_since = self._loop.time()
         self._schedule_check()
 
-    def add_link(self, key: int, link: Link) -> None:
+    def add_link(self, handle: proton.Handle, link: Link) -> None:
         """Register a link."""
         if self._period is not None:
-            self._links[key] = _LinkActivity(link, now=self._loop.time())
+            self._links[handle] = _LinkActivity(link, now=self._loop.time())
 
-    def remove_link(self, key: int) -> None:
+    def remove_link(self, handle: proton.Handle) -> None:
         """Forget a link."""
-        activity = self._links.pop(key, None)
+        activity = self._links.pop(handle, None)
         if activity is not None and activity.to_entity:
             self._unlinked_since = self._loop.time()
 
@@ -142,8 +142,8 @@ class IdleMonitor:
 
     def _check_links(self, now: float, *, frozen: bool) -> None:
         limit = self._timeouts.link_idle_seconds
-        for key, activity in tuple(self._links.items()):
-            if activity.credit_changed() or key in self.active_links or frozen:
+        for handle, activity in tuple(self._links.items()):
+            if activity.credit_changed() or handle in self.active_links or frozen:
                 activity.last_active = now
             elif activity.to_entity and limit is not None and now - activity.last_active >= limit:
                 error = LinkIdle(f"the link {activity.link.name!r} was idle for {limit:g} s and is detached")

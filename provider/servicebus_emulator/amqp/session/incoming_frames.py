@@ -15,6 +15,7 @@ the Python client waits for a frame, and for 0.2 s if a frame settles several of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
@@ -49,6 +50,11 @@ _TRANSFER_FIELDS_BYTES: Final = 80
 _ATTACH_ROLE, _ATTACH_TARGET = 2, 6
 _TRANSFER_HANDLE, _TRANSFER_ID, _TRANSFER_FORMAT, _TRANSFER_MORE = 0, 1, 3, 5
 _DISPOSITION_ROLE, _DISPOSITION_FIRST, _DISPOSITION_LAST = 0, 1, 2
+
+# A disposition of one delivery, with or without its id as the last one too: nearly all dispositions, and one call.
+_one_disposition = re.compile(
+    rb"\x00\x53\x15(?:\xc0..|\xd0.{8})(?:[\x41\x42]|\x56.)(\x43|\x52.|\x70.{4})(?:\x40|\1)", re.DOTALL
+).match
 
 
 @dataclass(slots=True)
@@ -98,16 +104,16 @@ class IncomingFrames:
         position, passed_to = 0, 0
         while len(data) - position >= _HEADER_BYTES:
             size = _read_size(data, position)[0]
-            if data.startswith(_PROTOCOL_HEADER, position):
+            if not _HEADER_BYTES <= size <= self._max_frame_size:
+                if not data.startswith(_PROTOCOL_HEADER, position):
+                    self._active, position = False, len(data)
+                    break
                 size = _HEADER_BYTES
-            elif not _HEADER_BYTES <= size <= self._max_frame_size:
-                self._active, position = False, len(data)
-                break
             end = position + size
             if end > len(data):
                 break
             code_at = position + 4 * data[position + 4] + 2
-            if code_at < end and data[code_at] in _INSPECTED:
+            if code_at < end and data[code_at] in _INSPECTED and _one_disposition(data, code_at - 2, end) is None:
                 frame = data[position:end]
                 body = code_at - 2 - position
                 special = self._special_receiver(frame, body=body)
@@ -118,7 +124,10 @@ class IncomingFrames:
                     (self._on_data if special is None else special)(inspected)
             position = end
         self._incomplete = data[position:]
-        self._pass_on(data if passed_to == 0 and position == len(data) else data[passed_to:position])
+        if passed_to == 0 and position == len(data):
+            self._on_data(data)
+        else:
+            self._pass_on(data[passed_to:position])
 
     def _pass_on(self, data: bytes) -> None:
         if len(data) > 0:

@@ -54,7 +54,7 @@ class LinkEndpoints(BrokerConnection):
 
     def detach(self, link: Link, *, error: BrokerError) -> None:
         """Detach a link with an error."""
-        self._close_link(proton.handle_key(link._impl))  # noqa: SLF001
+        self._close_link(link._impl)  # noqa: SLF001
         link.condition = proton.to_condition(error)
         link.close()
         self.broker.mark_dirty(self)
@@ -75,7 +75,7 @@ class LinkEndpoints(BrokerConnection):
 
     def refuse_attach(self, link: Link, *, error: BrokerError) -> None:
         """Refuse an attach as AMQP 1.0 part 2, section 2.6.3, prescribes: null source and target, then a detach."""
-        self._close_link(proton.handle_key(link._impl))  # noqa: SLF001
+        self._close_link(link._impl)  # noqa: SLF001
         link.source.type = link.source.UNSPECIFIED
         link.target.type = link.target.UNSPECIFIED
         link.open()
@@ -86,8 +86,8 @@ class LinkEndpoints(BrokerConnection):
     def add_link(self, link: Link, handler: LinkHandler) -> None:
         """Register the handler of a link, whose attach may be answered later."""
         handle = link._impl  # noqa: SLF001
-        self._links.set_handler(proton.handle_key(handle), handler)
-        self._monitor.add_link(proton.handle_key(handle), link)
+        self._links.set_handler(handle, handler)
+        self._monitor.add_link(handle, link)
 
     # Proton's events
 
@@ -95,16 +95,16 @@ class LinkEndpoints(BrokerConnection):
         """Open a session that the client begins."""
         session = lib.pn_event_session(event)
         is_new = bool(lib.pn_session_state(session) & Endpoint.LOCAL_UNINIT)
-        self._links.begin_session(proton.handle_key(session), is_new=is_new)
+        self._links.begin_session(session, is_new=is_new)
         lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * MAX_FRAME_SIZE)
         lib.pn_session_open(session)
 
     def on_link_open(self, event: Any) -> None:
         """Attach a link, or refuse it."""
         handle = lib.pn_event_link(event)
-        session = proton.handle_key(lib.pn_link_session(handle))
+        session = lib.pn_link_session(handle)
         is_new = bool(lib.pn_link_state(handle) & Endpoint.LOCAL_UNINIT)
-        self._links.begin_link(proton.handle_key(handle), session=session, is_new=is_new)
+        self._links.begin_link(handle, session=session, is_new=is_new)
         link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         try:
             handler = self._attach(self, link)
@@ -121,10 +121,9 @@ class LinkEndpoints(BrokerConnection):
     def on_link_close(self, event: Any) -> None:
         """Detach a link."""
         handle = lib.pn_event_link(event)
-        key = proton.handle_key(handle)
-        if not self._links.end_link(key):
+        if not self._links.end_link(handle):
             return
-        self._close_link(key)
+        self._close_link(handle)
         link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         link.close()
         # Freed after the pending replies, which may refer to its deliveries.
@@ -133,22 +132,22 @@ class LinkEndpoints(BrokerConnection):
     def on_session_close(self, event: Any) -> None:
         """End a session with its links."""
         session = Session.wrap(lib.pn_event_session(event))  # type: ignore[no-untyped-call]
-        links = self._links.end_session(proton.handle_key(session._impl))  # noqa: SLF001
+        links = self._links.end_session(session._impl)  # noqa: SLF001
         if links is None:
             return
-        for key in links:
-            self._links.end_link(key)
-            self._close_link(key)
+        for handle in links:
+            self._links.end_link(handle)
+            self._close_link(handle)
         session.close()
         self.broker.reply_when_durable(self, session.free)
 
     def _close_links(self) -> None:
-        for key, _ in self._links.handlers:
-            self._close_link(key)
+        for handle, _ in self._links.handlers:
+            self._close_link(handle)
 
-    def _close_link(self, key: int) -> None:
-        self.authorization.remove_link(key)
-        self._monitor.remove_link(key)
-        handler = self._links.remove_handler(key)
+    def _close_link(self, handle: proton.Handle) -> None:
+        self.authorization.remove_link(handle)
+        self._monitor.remove_link(handle)
+        handler = self._links.remove_handler(handle)
         if handler is not None:
             handler.on_closed()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from servicebus_emulator.engine.model.errors import OperationNotAllowed, QuotaExceeded
@@ -55,18 +55,21 @@ class ReplyLink(Protocol):
 
 
 class LinkRegistry:
-    """The sessions and links of one connection, by the keys of their Proton handles.
+    """The sessions and links of one connection, by their Proton handles.
 
     Proton frees a session or link each time it is asked to, and a client can make it report the end of one twice. So
     only what is registered here may be freed, once.
+
+    :ivar handler: returns the handler of a link, if it has one.
     """
 
     def __init__(self) -> None:
-        self._links_of: dict[int, set[int]] = {}
-        self._session_of: dict[int, int] = {}
-        self._handlers: dict[int, LinkHandler] = {}
+        self._links_of: dict[proton.Handle, set[proton.Handle]] = {}
+        self._session_of: dict[proton.Handle, proton.Handle] = {}
+        self._handlers: dict[proton.Handle, LinkHandler] = {}
+        self.handler: Callable[[proton.Handle], LinkHandler | None] = self._handlers.get
 
-    def begin_session(self, session: int, *, is_new: bool) -> None:
+    def begin_session(self, session: proton.Handle, *, is_new: bool) -> None:
         """Register a session that the client began.
 
         :param is_new: whether the emulator has neither opened nor closed it.
@@ -81,11 +84,11 @@ class LinkRegistry:
             raise QuotaExceeded(f"the connection has {CHANNEL_MAX + 1} sessions, the maximum; end one first")
         self._links_of[session] = set()
 
-    def end_session(self, session: int) -> set[int] | None:
+    def end_session(self, session: proton.Handle) -> set[proton.Handle] | None:
         """Forget a session; return its links, which are to be ended too; None = it is not registered."""
         return self._links_of.pop(session, None)
 
-    def begin_link(self, link: int, *, session: int, is_new: bool) -> None:
+    def begin_link(self, link: proton.Handle, *, session: proton.Handle, is_new: bool) -> None:
         """Register a link that the client attached.
 
         :param is_new: whether the emulator has neither opened nor closed it.
@@ -103,7 +106,7 @@ class LinkRegistry:
         links.add(link)
         self._session_of[link] = session
 
-    def end_link(self, link: int) -> bool:
+    def end_link(self, link: proton.Handle) -> bool:
         """Forget a link; return whether it was registered."""
         session = self._session_of.pop(link, None)
         if session is None:
@@ -113,19 +116,15 @@ class LinkRegistry:
             links.discard(link)
         return True
 
-    def set_handler(self, link: int, handler: LinkHandler) -> None:
+    def set_handler(self, link: proton.Handle, handler: LinkHandler) -> None:
         """Set the handler of a link, replacing any earlier one."""
         self._handlers[link] = handler
 
-    def handler(self, link: int) -> LinkHandler | None:
-        """Return the handler of a link, if it has one."""
-        return self._handlers.get(link)
-
-    def remove_handler(self, link: int) -> LinkHandler | None:
+    def remove_handler(self, link: proton.Handle) -> LinkHandler | None:
         """Remove and return the handler of a link, if it has one. The link itself may remain registered."""
         return self._handlers.pop(link, None)
 
     @property
-    def handlers(self) -> tuple[tuple[int, LinkHandler], ...]:
-        """The handlers of all links, by key."""
+    def handlers(self) -> tuple[tuple[proton.Handle, LinkHandler], ...]:
+        """The handlers of all links, by handle."""
         return tuple(self._handlers.items())

@@ -26,13 +26,16 @@ class SessionLock:
 
 
 class SessionLocks:
-    """The current locks and the states of one queue's sessions. Times are in milliseconds since 1970."""
+    """The current locks and the states of one queue's sessions. Times are in milliseconds since 1970.
 
-    __slots__ = ("_expiry", "_held", "_locks", "_states")
+    :ivar expiry: when each lock expires, by session id; to be read only.
+    """
+
+    __slots__ = ("_held", "_locks", "_states", "expiry")
 
     def __init__(self) -> None:
         self._locks: dict[str, SessionLock] = {}
-        self._expiry: TimerHeap[str] = TimerHeap()
+        self.expiry: TimerHeap[str] = TimerHeap()
         self._held: set[str] = set()
         self._states: dict[str, tuple[bytes, int]] = {}
 
@@ -68,12 +71,12 @@ class SessionLocks:
         """Set the time at which a lock expires."""
         lock.locked_until = until
         if not lock.never_expires:
-            self._expiry.set(lock.session_id, until)
+            self.expiry.set(lock.session_id, until)
 
     def hold(self, session_id: str) -> None:
         """Keep a lock from expiring."""
         self._held.add(session_id)
-        self._expiry.discard(session_id)
+        self.expiry.discard(session_id)
 
     def stop_holding(self) -> None:
         """Let the held locks expire when they are due."""
@@ -84,20 +87,15 @@ class SessionLocks:
     def release(self, lock: SessionLock) -> None:
         """Release a lock."""
         del self._locks[lock.session_id]
-        self._expiry.discard(lock.session_id)
+        self.expiry.discard(lock.session_id)
 
     def next_due(self) -> int | None:
         """Return when the next lock expires, or None."""
-        return self._expiry.next_due()
-
-    @property
-    def not_before(self) -> float:
-        """A lower bound of the next expiry."""
-        return self._expiry.not_before
+        return self.expiry.next_due()
 
     def pop_expired(self, now: int) -> list[SessionLock]:
         """Return the locks that have expired. The caller must release each of them."""
-        return [self._locks[session_id] for session_id in self._expiry.pop_due(now)]
+        return [self._locks[session_id] for session_id in self.expiry.pop_due(now)]
 
     def state(self, session_id: str) -> bytes | None:
         """Return the state of a session, or None."""

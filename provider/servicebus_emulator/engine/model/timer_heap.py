@@ -44,7 +44,10 @@ class TimerHeap(Generic[Key]):
 
     def set_all(self, keys: Sequence[Key], due: int) -> None:
         """Set the due time of several distinct keys, replacing any earlier ones."""
-        self._due.update(dict.fromkeys(keys, due))
+        if len(keys) == 1:
+            self._due[keys[0]] = due
+        else:
+            self._due.update(dict.fromkeys(keys, due))
         self._insert(keys, due)
         if self._entries > 2 * len(self._due) + _MIN_STALE_ENTRIES:
             self._rebuild()

@@ -231,7 +231,8 @@ class Namespace(EntityRegistry):
 
         :raises JournalError: when a deletion cannot be persisted.
         """
-        self._update_timers()
+        if len(self._effects.deadline_changes) > 0:
+            self._update_timers()
         for component in self._timers.pop_due(self._context.clock.now()):
             component.advance()
             self._effects.changed(component)
@@ -248,6 +249,13 @@ class Namespace(EntityRegistry):
         """Return when :meth:`advance` next has work to do (milliseconds since 1970), or None."""
         self._update_timers()
         return self._timers.next_due()
+
+    @property
+    def not_before(self) -> float:
+        """A lower bound of :meth:`next_due`, in a fraction of the time."""
+        if len(self._effects.deadline_changes) > 0:
+            self._update_timers()
+        return self._timers.not_before
 
     @property
     def is_durable(self) -> bool:
@@ -278,7 +286,9 @@ class Namespace(EntityRegistry):
         return adjusted(description, before=before, tier=self.tier)
 
     def _update_timers(self) -> None:
-        for component in self._effects.take_deadline_changes():
+        changes = tuple(self._effects.deadline_changes)
+        self._effects.deadline_changes.clear()
+        for component in changes:
             due = component.next_due()
             if due is None:
                 self._timers.discard(component)

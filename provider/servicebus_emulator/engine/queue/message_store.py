@@ -90,7 +90,7 @@ class MessageStore(ABC):
         """Whether no message is ready to be received."""
         return len(self._ready) == 0 if self._session_ready is None else self._session_ready.is_empty
 
-    def ready_count(self, *, session_lock: SessionLock | None = None) -> int:
+    def ready_count(self, session_lock: SessionLock | None = None) -> int:
         """Return the number of messages ready to be received, in the queue or in one session."""
         if session_lock is not None and self._session_ready is not None:
             return self._session_ready.ready_count(session_lock.session_id)
@@ -249,7 +249,9 @@ class MessageStore(ABC):
         destination.add_dead_letter(message)
 
     def _remove(self, message: Message) -> None:
-        self._remove_all((message,))
+        self._index.remove(message)
+        self._expiry.discard(message.sequence_number)
+        self._context.journal.remove(message)
 
     def _remove_all(self, messages: Sequence[Message]) -> None:
         self._index.remove_all(messages)

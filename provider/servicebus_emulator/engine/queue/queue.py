@@ -162,8 +162,9 @@ class MessageQueue(MessageStore):
 
     def complete(self, token: bytes) -> None:
         """Remove a locked message."""
-        if len(self.complete_all((token,))) > 0:
-            raise MessageLockLost(LOCK_LOST)
+        self.advance()
+        self._remove(self._unlock(token))
+        self.counters.completed += 1
 
     def modify(self, token: bytes, change: Callable[[Content], Content]) -> None:
         """Replace the content of a locked message by ``change(content)``."""
@@ -337,8 +338,8 @@ class MessageQueue(MessageStore):
         if (
             now < self._lock_expiry.not_before
             and now < self._expiry.not_before
-            and now < self._schedule.not_before
-            and now < self._sessions.not_before
+            and now < self._schedule.timers.not_before
+            and now < self._sessions.expiry.not_before
         ):
             # The usual case; computing the exact due times takes longer.
             return
@@ -384,8 +385,10 @@ class MessageQueue(MessageStore):
         else:
             until, session_id = session_lock.locked_until, session_lock.session_id
         random = self._context.random_bytes(_TOKEN_BYTES * len(messages))
-        tokens = [random[start : start + _TOKEN_BYTES] for start in range(0, len(random), _TOKEN_BYTES)]
-        for token, message in zip(tokens, messages, strict=True):
+        tokens = []
+        for position, message in enumerate(messages):
+            token = random[_TOKEN_BYTES * position : _TOKEN_BYTES * (position + 1)]
+            tokens.append(token)
             message.lock = Lock(token, until, session_id)
             self._locked[token] = message
         if session_lock is None:
@@ -402,9 +405,10 @@ class MessageQueue(MessageStore):
         return message, message.lock
 
     def _unlock(self, token: bytes) -> Message:
-        message, lock = self._locked_message(token)
-        del self._locked[token]
-        message.lock = None
+        message = self._locked.pop(token, None)
+        if message is None or message.lock is None:
+            raise MessageLockLost(LOCK_LOST)
+        lock, message.lock = message.lock, None
         self._lock_expiry.discard(token)
         if lock.session_id is not None:
             self._sessions.get(lock.session_id).tokens.discard(token)

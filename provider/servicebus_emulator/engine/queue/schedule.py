@@ -18,28 +18,25 @@ class Schedule:
 
     The sequence number of a scheduled message is valid until the message becomes active. It is then appended to its
     queue under a new number, as if it had just been sent (Microsoft's "Message sequencing and timestamps").
+
+    :ivar timers: when each message becomes active, by sequence number; to be read only.
     """
 
-    __slots__ = ("_context", "_index", "_key", "_sequence", "_timers")
+    __slots__ = ("_context", "_index", "_key", "_sequence", "timers")
 
     def __init__(self, key: int, *, index: SequenceIndex, context: Context, sequence: SequenceNumbers) -> None:
         self._key = key
         self._index = index
         self._context = context
         self._sequence = sequence
-        self._timers: TimerHeap[int] = TimerHeap()
+        self.timers: TimerHeap[int] = TimerHeap()
 
     def __len__(self) -> int:
-        return len(self._timers)
+        return len(self.timers)
 
     def next_due(self) -> int | None:
         """Return when the next message becomes active, or None."""
-        return self._timers.next_due()
-
-    @property
-    def not_before(self) -> float:
-        """A lower bound of the next due time."""
-        return self._timers.not_before
+        return self.timers.next_due()
 
     def add(self, content: Content, *, due: int) -> int:
         """Store a message until `due` (milliseconds since 1970); return its sequence number."""
@@ -52,13 +49,13 @@ class Schedule:
             state=MessageState.SCHEDULED,
         )
         self._index.add(message)
-        self._timers.set(message.sequence_number, due)
+        self.timers.set(message.sequence_number, due)
         self._context.journal.add(self._key, message)
         return message.sequence_number
 
     def restore(self, message: Message) -> None:
         """Restore a message that is already in the index."""
-        self._timers.set(message.sequence_number, message.enqueued_at if message.due is None else message.due)
+        self.timers.set(message.sequence_number, message.enqueued_at if message.due is None else message.due)
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Remove messages, all or none.
@@ -72,14 +69,14 @@ class Schedule:
                 raise MessageNotFound(f"no scheduled message has sequence number {number}; it may be active already")
             messages.append(message)
         for message in messages:
-            self._timers.discard(message.sequence_number)
+            self.timers.discard(message.sequence_number)
             self._index.remove(message)
             self._context.journal.remove(message)
 
     def activate(self, now: int) -> list[Message]:
         """Make the due messages active under new sequence numbers and return them."""
         messages = []
-        for number in self._timers.pop_due(now):
+        for number in self.timers.pop_due(now):
             message = self._index.pop(number)
             message.sequence_number = self._sequence.next()
             message.enqueued_at = now

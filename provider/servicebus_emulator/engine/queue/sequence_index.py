@@ -64,7 +64,9 @@ class SequenceIndex:
 
     def remove(self, message: Message) -> None:
         """Remove a message that is in the index."""
-        self.remove_all((message,))
+        del self._by_number[message.sequence_number]
+        self.size_in_bytes -= message.content.size
+        self._drop_stale()
 
     def remove_all(self, messages: Sequence[Message]) -> None:
         """Remove messages that are in the index."""
@@ -72,6 +74,9 @@ class SequenceIndex:
         for message in messages:
             del by_number[message.sequence_number]
         self.size_in_bytes -= total_size([message.content for message in messages])
+        self._drop_stale()
+
+    def _drop_stale(self) -> None:
         if len(self._order) > 2 * len(self._by_number) + _MIN_STALE_NUMBERS:
             self._order = [number for number in self._order if number in self._by_number]
 

@@ -70,7 +70,6 @@ class Journal:
 
     def remove(self, message: Message) -> None:
         """Record the removal of a message."""
-        self.remove_all((message,))
 
     def remove_all(self, messages: Iterable[Message]) -> None:
         """Record the removal of messages."""

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from servicebus_emulator.engine.model.session_locks import SessionLock
 
-__all__ = ["EffectBatch", "PendingEffects", "TimerDriven"]
+__all__ = ["NO_EFFECTS", "EffectBatch", "PendingEffects", "TimerDriven"]
 
 
 class TimerDriven(Protocol):
@@ -37,22 +37,22 @@ class EffectBatch:
     lost_session_locks: tuple[SessionLock, ...]
 
 
-# Shared instances: most operations, such as receiving and settling, have no effects.
-_NO_QUEUES: Final[frozenset[TimerDriven]] = frozenset()
-_EMPTY: Final = EffectBatch(changed=_NO_QUEUES, invalidated=frozenset(), lost_session_locks=())
+NO_EFFECTS: Final = EffectBatch(changed=frozenset(), invalidated=frozenset(), lost_session_locks=())
+"""The effects of most operations, such as receiving and settling: none."""
 
 
 class PendingEffects:
     """Collects effects until they are taken.
 
+    :ivar deadline_changes: the components whose next due time may have changed, until somebody clears it.
     :ivar on_first: called when the first effect after :meth:`take` is recorded.
     """
 
-    __slots__ = ("_changed", "_deadline_changes", "_invalidated", "_is_empty", "_lost_session_locks", "on_first")
+    __slots__ = ("_changed", "_invalidated", "_is_empty", "_lost_session_locks", "deadline_changes", "on_first")
 
     def __init__(self) -> None:
         self._changed: set[TimerDriven] = set()
-        self._deadline_changes: set[TimerDriven] = set()
+        self.deadline_changes: set[TimerDriven] = set()
         self._invalidated: set[int] = set()
         self._lost_session_locks: list[SessionLock] = []
         self._is_empty = True
@@ -61,21 +61,13 @@ class PendingEffects:
     def changed(self, queue: TimerDriven) -> None:
         """Record that a queue may have more messages to deliver, or another due time."""
         self._changed.add(queue)
-        self._deadline_changes.add(queue)
+        self.deadline_changes.add(queue)
         if self._is_empty:
             self._notify()
 
     def deadline_changed(self, queue: TimerDriven) -> None:
         """Record that only the next due time of a queue may have changed."""
-        self._deadline_changes.add(queue)
-
-    def take_deadline_changes(self) -> frozenset[TimerDriven]:
-        """Return and clear the components whose next due time may have changed."""
-        if len(self._deadline_changes) == 0:
-            return _NO_QUEUES
-        changes = frozenset(self._deadline_changes)
-        self._deadline_changes.clear()
-        return changes
+        self.deadline_changes.add(queue)
 
     def invalidated(self, entity: int) -> None:
         """Record that an entity was deleted or its description changed."""
@@ -90,7 +82,7 @@ class PendingEffects:
     def take(self) -> EffectBatch:
         """Return and clear the recorded effects."""
         if self._is_empty:
-            return _EMPTY
+            return NO_EFFECTS
         batch = EffectBatch(
             changed=frozenset(self._changed),
             invalidated=frozenset(self._invalidated),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from proton import Delivery, Link
 
@@ -133,6 +136,44 @@ async def test_dispositions_of_single_deliveries_are_answered_one_by_one(hosted:
     await settle(peer, receiver, one_by_one=True)
     assert peer.transport.frames_input - before == 40
     assert queue_of(hosted.namespace, "flights").counts().total == 0
+
+
+async def test_receiving_and_completing_one_by_one_takes_few_calls(peer: Peer):
+    """The processor time per message cannot be asserted on a busy machine, but what it is spent on can."""
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender, count=60)
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and "/servicebus_emulator/" in frame.f_code.co_filename
+
+    try:
+        for number in range(60):
+            # The first ones do what is done once.
+            sys.setprofile(count if number >= 10 else None)
+            receiver.flow(1)
+            await peer.until(lambda number=number: len(peer.received) > number)
+            delivery, _ = peer.received[number]
+            delivery.update(Delivery.ACCEPTED)
+            await peer.until(lambda delivery=delivery: delivery.settled)
+            delivery.settle()
+    finally:
+        sys.setprofile(None)
+    assert calls / 50 <= 100
+
+
+async def test_a_completed_message_whose_lock_expired_is_refused(hosted: HostedNamespace, peer: Peer):
+    await receive(peer, count=2)
+    queue = queue_of(hosted.namespace, "flights").main
+    queue.abandon(token_of(queue.peek(0, limit=2)[0]))
+    for delivery, _ in peer.received:
+        delivery.update(Delivery.ACCEPTED)
+        peer.transport.pending()
+    await peer.until(lambda: all(delivery.settled for delivery, _ in peer.received))
+    assert [delivery.remote_state for delivery, _ in peer.received] == [Delivery.REJECTED, Delivery.ACCEPTED]
+    assert peer.received[0][0].remote.condition.name == "com.microsoft:message-lock-lost"
+    assert queue.active_count == 1
 
 
 async def test_in_a_range_only_the_messages_without_a_lock_are_refused(hosted: HostedNamespace, peer: Peer):
