@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.certificates import CertificateSource, IssuedCertificate
 from servicebus_emulator.cli import (
     DEFAULT_NAME,
     allow_many_connections,
@@ -62,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure(level=options.log_level, log_format=LogFormat(options.log_format))
     try:
         configs = () if options.config is None else load_config(options.config)
+        certificates: CertificateSource | None = given_certificate(options)
+        if certificates is None:
+            certificates = IssuedCertificate(
+                None if options.data is None else options.data / "tls", names=[options.host]
+            )
         emulator = Emulator(
             _names(options.namespace, configs=configs),
             host=options.host,
@@ -78,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clients=_clients(options.client),
             any_audience=options.any_audience,
             sparse_answers=options.sparse_answers,
-            certificates=given_certificate(options),
+            certificates=certificates,
             timeouts=client_timeouts(options),
             message_kilobytes=options.message_kilobytes,
             tier=None if options.tier is None else Tier(options.tier),
@@ -95,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     allow_many_connections()
     # Messages form no cycles, and a search among a million of them would take as long as receiving them.
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
-    return asyncio.run(_serve(emulator))
+    return asyncio.run(_serve(emulator, certificates=certificates))
 
 
 def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list[str]:
@@ -136,11 +142,12 @@ def _client(text: str) -> Client:
     return Client(id=client_id, secret=secret, role=Role.OWNER if role == "" else Role(role))
 
 
-async def _serve(emulator: Emulator) -> int:
+async def _serve(emulator: Emulator, *, certificates: CertificateSource) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _end, number, stopped)
     try:
+        certificates.begin()
         async with emulator:
             for each in emulator.namespaces:
                 amqp, admin = f"{each.host}:{each.amqp_port}", f"{each.host}:{each.admin_port}"

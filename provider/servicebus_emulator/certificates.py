@@ -6,11 +6,14 @@ import os
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 __all__ = ["CertificateError", "CertificateSource", "GivenCertificate", "IssuedCertificate"]
 
@@ -30,6 +33,9 @@ class CertificateError(ValueError):
 
 class CertificateSource(Protocol):
     """Supplies the TLS server's certificate."""
+
+    def begin(self) -> None:
+        """Do what takes long in another process, until the certificate is needed."""
 
     @property
     def ca_file(self) -> Path:
@@ -60,6 +66,9 @@ class GivenCertificate:
                 " certificate and its private key without a pass phrase"
             ) from error
 
+    def begin(self) -> None:
+        """Do nothing: there is a certificate."""
+
     @property
     def ca_file(self) -> Path:
         """The given file: a client without the authority above it can trust the certificate itself."""
@@ -88,6 +97,16 @@ class IssuedCertificate:
         candidates = dict.fromkeys((*_LOOPBACK, socket.gethostname(), *names))
         self._names = tuple(name for name in candidates if name not in _WILDCARDS and name.isascii())
         self._context: ssl.SSLContext | None = None
+        self._issuing: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Issue in another process meanwhile: `cryptography` takes a quarter of the memory of this one."""
+        # What keeps it from being issued, such as a folder that cannot be written, is raised where it is needed.
+        with suppress(OSError):
+            folder = self._prepared()
+            if folder is not None and sys.executable:
+                command = [sys.executable, "-m", __name__, str(folder), *self._names]
+                self._issuing = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
 
     @property
     def ca_file(self) -> Path:
@@ -109,21 +128,31 @@ class IssuedCertificate:
 
     def close(self) -> None:
         """Remove the temporary folder. After a kill it stays: clients may still read the file."""
+        if self._issuing is not None:
+            self._issuing.wait()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
             self._context = None
 
     def _issued(self) -> Path:
-        if self._folder is None:
-            if self._temporary is None:
-                self._temporary = Path(tempfile.mkdtemp(prefix="servicebus-emulator-"))
-                _issue(self._temporary, names=self._names)
-            return self._temporary
-        if not _is_current(self._folder, names=self._names):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _issue(self._folder, names=self._names)
-        return self._folder
+        if self._issuing is not None:
+            self._issuing.wait()
+            self._issuing = None
+        folder = self._prepared()
+        if folder is not None:
+            _issue(folder, names=self._names)
+        return cast("Path", self._folder or self._temporary)
+
+    def _prepared(self) -> Path | None:
+        """Return the folder in which to issue a certificate; None = there is one."""
+        if self._folder is None and self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="servicebus-emulator-"))
+        folder = cast("Path", self._folder or self._temporary)
+        if _is_current(folder, names=self._names):
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
 
 def _server_context(chain: Path, *, key: Path) -> ssl.SSLContext:
@@ -162,3 +191,7 @@ def _write_private(path: Path, *, data: bytes) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
+
+
+if __name__ == "__main__":
+    _issue(Path(sys.argv[1]), names=sys.argv[2:])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from servicebus_emulator.admin.http_server import HttpServer
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.arm.namespace_register import NamespaceRegister
-from servicebus_emulator.arm.server import ArmServer
 from servicebus_emulator.certificates import CertificateSource, IssuedCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
@@ -23,6 +23,11 @@ from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_nam
 from servicebus_emulator.namespace_server import HostedNamespace, ServerSettings
 from servicebus_emulator.security.bearer import MANAGEMENT, Client, TokenIssuer
 from servicebus_emulator.security.settings import SecuritySettings
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from servicebus_emulator.arm.operations import ResourceManager
 
 __all__ = ["Emulator"]
 
@@ -136,7 +141,7 @@ class Emulator:
         )
         self._arm_port = arm_port
         self._arm_scope = arm_scope
-        self._arm: ArmServer | None = None
+        self._arm: HttpServer | None = None
         self._failed: asyncio.Future[None] | None = None
         self._hosted: dict[str, HostedNamespace] = {}
 
@@ -157,7 +162,8 @@ class Emulator:
         """
         if self._arm is None:
             raise RuntimeError("the ARM endpoint has no port; call start() first")
-        return self._arm.url
+        host = self._settings.host
+        return f"https://{f'[{host}]' if ':' in host else host}:{self._arm.port}"
 
     @property
     def ca_file(self) -> Path:
@@ -189,19 +195,15 @@ class Emulator:
             for position, name in enumerate(self._names):
                 amqp_port = _port_at(self._amqp_port, position=position)
                 await self._serve(name, amqp_port=amqp_port, admin_port=_port_at(self._admin_port, position=position))
-            self._arm = ArmServer(
-                self,
-                # One file per process, named after its first namespace.
-                register=NamespaceRegister(
-                    None if settings.data is None else settings.data / f"{self._names[0].casefold()}.namespaces.json"
-                ),
+            if len(self._register.records) > 0:
+                await self._manager.restore()
+            self._arm = HttpServer(
+                self._make_arm_application,
+                label="the ARM endpoint",
                 host=settings.host,
                 port=self._arm_port,
-                scope=self._arm_scope,
-                clock=settings.clock,
                 tls=settings.certificates.context,
-                timeouts=settings.timeouts,
-                check=None if settings.security.open else partial(settings.issuer.check, audience=MANAGEMENT),
+                timeout=settings.timeouts.greeting_seconds,
             )
             await self._arm.start()
         except BaseException:
@@ -242,6 +244,25 @@ class Emulator:
         if self._failed is None:
             raise RuntimeError("the emulator serves nothing; call start() first")
         await asyncio.shield(self._failed)
+
+    @cached_property
+    def _register(self) -> NamespaceRegister:
+        # One file per process, named after its first namespace.
+        data = self._settings.data
+        return NamespaceRegister(None if data is None else data / f"{self._names[0].casefold()}.namespaces.json")
+
+    @cached_property
+    def _manager(self) -> ResourceManager:
+        from servicebus_emulator.arm.operations import ResourceManager
+
+        return ResourceManager(self, register=self._register, scope=self._arm_scope, clock=self._settings.clock)
+
+    def _make_arm_application(self) -> web.Application:
+        from servicebus_emulator.arm.application import arm_application
+
+        security, issuer = self._settings.security, self._settings.issuer
+        check = None if security.open else partial(issuer.check, audience=MANAGEMENT)
+        return arm_application(self._manager, scope=self._arm_scope, check=check)
 
     async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
         config = self._configs.get(name.casefold())

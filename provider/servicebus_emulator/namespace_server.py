@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from servicebus_emulator.admin.health import health_route
-from servicebus_emulator.admin.page.routes import NamespaceLinks, page_routes
-from servicebus_emulator.admin.routes import Route
-from servicebus_emulator.admin.server import AdminServer
-from servicebus_emulator.admin.time_shift import time_routes
+from servicebus_emulator.admin.http_server import HttpServer
 from servicebus_emulator.amqp.acceptor import make_port_handler
 from servicebus_emulator.amqp.broker.broker import Broker
 from servicebus_emulator.amqp.broker.fault_injector import FaultInjector
@@ -31,12 +30,16 @@ from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.faults import Armed, Fault
 from servicebus_emulator.initial_entities import create_initial_entities
 from servicebus_emulator.logs import event, masked
-from servicebus_emulator.metrics import MetricSources, metrics_route
 from servicebus_emulator.security.authorizer import Authorizer
 from servicebus_emulator.security.bearer import TokenIssuer
 from servicebus_emulator.security.settings import SecuritySettings, is_loopback
-from servicebus_emulator.store.sqlite import SqliteJournal
 from servicebus_emulator.version import version
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from servicebus_emulator.admin.page.routes import NamespaceLinks
+    from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["HostedNamespace", "NamespaceAddress", "ServerSettings", "connection_string"]
 
@@ -135,7 +138,7 @@ class HostedNamespace(NamespaceAddress):
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock = clock = settings.clock
         self._certificates = certificates = settings.certificates
-        self._journal = None if settings.data is None else SqliteJournal(settings.data / f"{name}.sqlite")
+        self._journal = None if settings.data is None else _open_journal(settings.data / f"{name}.sqlite")
         self.namespace = Namespace(
             name,
             clock=clock,
@@ -159,19 +162,14 @@ class HostedNamespace(NamespaceAddress):
             sparse_answers=settings.sparse_answers,
         )
         self.counts = ConnectionCounts()
-        self._admin = AdminServer(
-            self.namespace,
+        self._started_at = time.monotonic()
+        self._admin = HttpServer(
+            partial(self._make_application, authorizer, links=links, allow_time_shift=settings.allow_time_shift),
+            label=f"the administration API of namespace {name!r}",
             host=self.host,
             port=admin_port,
-            authorizer=authorizer,
             tls=certificates.context,
-            timeouts=settings.timeouts,
-            clock=clock,
-            fault_injector=self.fault_injector,
-            routes=(
-                *page_routes(self.namespace, authorizer=authorizer, links=links),
-                *self._routes(allow_time_shift=settings.allow_time_shift),
-            ),
+            timeout=settings.timeouts.greeting_seconds,
         )
         handler = make_port_handler(
             self._broker,
@@ -294,21 +292,46 @@ class HostedNamespace(NamespaceAddress):
         if self._journal is not None:
             self._journal.destroy()
 
-    def _routes(self, *, allow_time_shift: bool) -> tuple[Route, ...]:
-        return (
-            health_route(self.namespace, version=version, is_healthy=lambda: not self.failure.done()),
-            metrics_route(
-                MetricSources(
-                    namespace=self.namespace,
-                    broker=self._broker,
-                    fault_injector=self.fault_injector,
-                    journal=self._journal,
-                )
+    def _make_application(
+        self, authorizer: Authorizer, *, links: NamespaceLinks, allow_time_shift: bool
+    ) -> web.Application:
+        from servicebus_emulator.admin.application import admin_application
+        from servicebus_emulator.admin.health import health_route
+        from servicebus_emulator.admin.page.routes import page_routes
+        from servicebus_emulator.admin.time_shift import time_routes
+        from servicebus_emulator.metrics import MetricSources, metrics_route
+
+        sources = MetricSources(
+            namespace=self.namespace,
+            broker=self._broker,
+            fault_injector=self.fault_injector,
+            journal=self._journal,
+        )
+        return admin_application(
+            self.namespace,
+            authorizer=authorizer,
+            clock=self._clock,
+            fault_injector=self.fault_injector,
+            routes=(
+                *page_routes(self.namespace, authorizer=authorizer, links=links),
+                health_route(
+                    self.namespace,
+                    version=version,
+                    is_healthy=lambda: not self.failure.done(),
+                    started_at=self._started_at,
+                ),
+                metrics_route(sources),
+                *time_routes(self._clock, allowed=allow_time_shift),
             ),
-            *time_routes(self._clock, allowed=allow_time_shift),
         )
 
     def fail(self, error: JournalError) -> None:
         """Report that the state can no longer be persisted."""
         if not self.failure.done():
             self.failure.set_exception(error)
+
+
+def _open_journal(path: Path) -> SqliteJournal:
+    from servicebus_emulator.store.sqlite import SqliteJournal
+
+    return SqliteJournal(path)

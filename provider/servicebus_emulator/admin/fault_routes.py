@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from servicebus_emulator.admin.access_control import require_manage
-from servicebus_emulator.admin.http_server import read_body, send_continue
+from servicebus_emulator.admin.http_requests import read_body, send_continue
 from servicebus_emulator.faults import Armed, FaultError
 from servicebus_emulator.faults.codec import armed_document, fault_from_json
 

@@ -23,14 +23,15 @@ def health_route(
     *,
     version: Callable[[], str],
     is_healthy: Callable[[], bool],
+    started_at: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Route:
     """Return the route that answers 200 with ``ok``, or 503 with ``failed``.
 
     :param is_healthy: returns whether the state can still be made durable.
-    :param clock: a monotonic clock in seconds; uptime counts from this call.
+    :param started_at: when the namespace was started, by the clock.
+    :param clock: a monotonic clock in seconds.
     """
-    started = clock()
 
     async def get(_: web.Request) -> web.Response:
         healthy = is_healthy()
@@ -39,7 +40,7 @@ def health_route(
             "status": "ok" if healthy else "failed",
             "namespace": namespace.name,
             "version": version(),
-            "uptime_seconds": round(clock() - started, 3),
+            "uptime_seconds": round(clock() - started_at, 3),
             "queues": len(namespace.list_queues()),
             "topics": len(topics),
             "subscriptions": sum(len(namespace.list_subscriptions(topic.path)) for topic in topics),

@@ -1,4 +1,4 @@
-"""What the HTTP servers of the emulator share: listening, ``Expect: 100-continue`` and quiet logs."""
+"""An HTTP server that loads aiohttp, which takes as much memory as all else, when the first client needs it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,24 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final
-
-from aiohttp import HttpVersion11, web
-from aiohttp.http_exceptions import HttpProcessingError
+from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.amqp.transport.listener import Listener
 from servicebus_emulator.amqp.transport.port_handler import PortHandler
 from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts, request_head_reader
 
-__all__ = ["MAX_BODY_BYTES", "MAX_FORM_BYTES", "HttpServer", "read_body", "send_continue"]
+if TYPE_CHECKING:
+    from aiohttp import web
 
-MAX_BODY_BYTES: Final = 1024 * 1024
-MAX_FORM_BYTES: Final = 16 * 1024
-"""Of a body that needs no login."""
-
-_BODY_SECONDS: Final = 20.0
-_SHUTDOWN_SECONDS: Final = 0.5
-# For the rest of a body that is refused.
-_LINGERING_SECONDS: Final = 1.0
-_CLIENT_ERRORS: Final = (HttpProcessingError, ConnectionError, web.HTTPException)
+__all__ = ["HttpServer"]
 
 _log = logging.getLogger(__name__)
-
-
-class _ClientErrorFilter(logging.Filter):
-    """Reduces client errors, which aiohttp logs as its own with a traceback, to one line."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = None if record.exc_info is None else record.exc_info[1]
-        if not isinstance(error, _CLIENT_ERRORS):
-            return True
-        _log.info("a request could not be served: %s", type(error).__name__)
-        return False
-
-
-_log.addFilter(_ClientErrorFilter())
 
 
 class HttpServer:
     """Serves an aiohttp application over HTTP and HTTPS on one port.
 
+    :param make_application: makes the application, when the first client has connected.
     :param label: name of the server in error messages.
     :param port: the TCP port; 0 = any.
     :param tls: returns the TLS context; None = no TLS.
@@ -56,7 +33,7 @@ class HttpServer:
 
     def __init__(
         self,
-        application: web.Application,
+        make_application: Callable[[], web.Application],
         *,
         label: str,
         host: str,
@@ -68,13 +45,8 @@ class HttpServer:
         self._label: Final = label
         self._host: Final = host
         self._timeout: Final = timeout
-        self._runner: Final = web.AppRunner(
-            application,
-            access_log=None,
-            logger=_log,
-            shutdown_timeout=_SHUTDOWN_SECONDS,
-            lingering_time=_LINGERING_SECONDS,
-        )
+        self._make_application: Final = make_application
+        self._runner: web.AppRunner | None = None
         handler = PortHandler(make_protocol=self.make_handler, tls=tls, timeout=timeout, counts=self.counts)
         self._listener: Final = Listener(host, port=port, handler=handler)
 
@@ -93,60 +65,30 @@ class HttpServer:
 
         :raises RuntimeError: the server is not started, or is stopped.
         """
-        server = self._runner.server
-        if server is None:
+        if self._listener.port is None:
             raise RuntimeError(f"{self._label} is not started; call start() first")
-        return request_head_reader(server, timeout=self._timeout, counts=self.counts)
+        return request_head_reader(self._make_protocol, timeout=self._timeout, counts=self.counts)
 
     async def start(self) -> None:
         """Start listening.
 
         :raises OSError: the port is taken, or the host is not an address of this machine.
         """
-        await self._runner.setup()
-        try:
-            await self._listener.open()
-        except OSError:
-            await self._runner.cleanup()
-            raise
+        await self._listener.open()
         _log.info("%s: http(s)://%s:%d", self._label, self._host, self.port)
 
     async def stop(self) -> None:
         """Stop listening; requests in flight get half a second. Does nothing if the server is not started."""
         self._listener.close()
-        await self._runner.cleanup()
+        if self._runner is not None:
+            await self._runner.cleanup()
 
+    def _make_protocol(self) -> asyncio.Protocol:
+        if self._runner is None:
+            from servicebus_emulator.admin.http_requests import started_runner
 
-async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
-    """Return the body of a request, which must arrive in 20 s.
-
-    :param limit: its largest size in bytes.
-    :raises HTTPRequestTimeout: it did not; the connection is closed.
-    :raises HTTPRequestEntityTooLarge: it is larger.
-    """
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for part in request.content.iter_any():
-                body += part
-                if len(body) > limit:
-                    raise web.HTTPRequestEntityTooLarge(limit, len(body))
-            return bytes(body)
-    except TimeoutError:
-        if request.transport is not None:
-            # An answer would wait for the rest of the body.
-            request.transport.abort()
-        raise web.HTTPRequestTimeout(text=f"the body did not arrive in {_BODY_SECONDS:g} s") from None
-
-
-async def send_continue(request: web.Request) -> None:
-    """Handle the header ``Expect`` (RFC 9110, section 10.1.1).
-
-    aiohttp's own handler answers 500 instead of 417 to a value with bytes outside ASCII.
-
-    :raises HTTPExpectationFailed: the client expects anything but ``100-continue``.
-    """
-    if request.headers["Expect"].lower() != "100-continue":
-        raise web.HTTPExpectationFailed(text="allowed: 100-continue, or no expectation")
-    if request.version == HttpVersion11 and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._runner = started_runner(self._make_application())
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError(f"{self._label} is stopped")
+        return server()

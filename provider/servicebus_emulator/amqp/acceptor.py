@@ -16,7 +16,6 @@ from servicebus_emulator.amqp.transport.protocol_detection import (
     protocol_detector,
     request_head_reader,
 )
-from servicebus_emulator.amqp.transport.websocket import MAX_REQUEST_BYTES, WebSocketConnection
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker.broker import Broker
@@ -46,14 +45,20 @@ def make_port_handler(
     def amqp() -> AmqpConnection:
         return AmqpConnection(broker, attach=attach, timeouts=timeouts)
 
-    def websocket() -> WebSocketConnection:
-        return WebSocketConnection(amqp, counts=counts)
+    def websocket() -> asyncio.Protocol:
+        # Imported by the first client that needs it: not every one has any.
+        from servicebus_emulator.amqp.transport.websocket import MAX_REQUEST_BYTES, WebSocketConnection
+
+        return request_head_reader(
+            lambda: WebSocketConnection(amqp, counts=counts),
+            timeout=seconds,
+            counts=counts,
+            max_bytes=MAX_REQUEST_BYTES,
+        )
 
     protocols: dict[WireProtocol, Callable[[], asyncio.Protocol]] = {
         WireProtocol.AMQP: amqp,
-        WireProtocol.WEBSOCKET: lambda: request_head_reader(
-            websocket, timeout=seconds, counts=counts, max_bytes=MAX_REQUEST_BYTES
-        ),
+        WireProtocol.WEBSOCKET: websocket,
         WireProtocol.HTTP: http,
     }
     return PortHandler(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from servicebus_emulator.testing.process import EmulatorProcess
 
@@ -27,10 +28,10 @@ class SpareProcesses:
 
         :raises RuntimeError: it did not start.
         """
-        start = self._spares.pop(name, None) or _Start(self._make(name), timeout=self._timeout)
+        start = self._spares.pop(name, None) or _Start(self._make(name), name=name, timeout=self._timeout)
         process = start.finished()
         if not is_last:
-            self._spares[name] = _Start(self._make(name), timeout=self._timeout)
+            self._spares[name] = _Start(self._make(name), name=name, timeout=self._timeout)
         return process
 
     def close(self) -> None:
@@ -43,8 +44,9 @@ class SpareProcesses:
 class _Start:
     """A process that is being started by a thread."""
 
-    def __init__(self, process: EmulatorProcess, *, timeout: float) -> None:
+    def __init__(self, process: EmulatorProcess, *, name: str, timeout: float) -> None:
         self._process = process
+        self._name = name
         self._timeout = timeout
         self._error: RuntimeError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -63,5 +65,8 @@ class _Start:
     def _run(self) -> None:
         try:
             self._process.start(timeout=self._timeout)
+            with suppress(OSError):
+                # The first HTTP request takes longest: the process loads what serves it.
+                self._process[self._name].health()
         except RuntimeError as error:
             self._error = error

@@ -16,7 +16,6 @@ from azure.servicebus.management import ServiceBusAdministrationClient as Blocki
 
 from servicebus_emulator.admin.operations import Administration
 from servicebus_emulator.admin.requests import Request
-from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.engine.model.descriptions import (
     INT_MAX,
     EntityStatus,
@@ -24,6 +23,7 @@ from servicebus_emulator.engine.model.descriptions import (
 )
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.namespace import Namespace
+from tests.emulator.support.admin_server import admin_server
 from tests.emulator.support.authorizers import authorizer_for
 from tests.emulator.support.engine import content, queue_of
 from tests.emulator.support.manual_clock import ManualClock
@@ -46,7 +46,7 @@ def namespace(clock: ManualClock) -> Namespace:
 
 @pytest.fixture
 async def connection_string(namespace: Namespace) -> AsyncIterator[str]:
-    server = AdminServer(namespace, host="127.0.0.1", port=0, authorizer=authorizer_for(namespace))
+    server = admin_server(namespace, authorizer=authorizer_for(namespace))
     await server.start()
     yield f"Endpoint=sb://127.0.0.1:{server.port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
     await server.stop()

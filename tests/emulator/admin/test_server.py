@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 
 from servicebus_emulator.admin.health import health_route
-from servicebus_emulator.admin.server import AdminServer
+from servicebus_emulator.admin.http_server import HttpServer
 from servicebus_emulator.engine.model.descriptions import (
     EntityStatus,
     QueueDescription,
@@ -24,6 +24,7 @@ from servicebus_emulator.engine.model.descriptions import (
 from servicebus_emulator.engine.model.rule_descriptions import RuleDescription, SqlAction, SqlFilter
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.namespace import Namespace
+from tests.emulator.support.admin_server import admin_server
 from tests.emulator.support.authorizers import authorizer_for
 
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -38,17 +39,17 @@ def namespace() -> Namespace:
 
 
 @pytest.fixture
-async def server(namespace: Namespace) -> AsyncIterator[AdminServer]:
-    health = health_route(namespace, version=lambda: "1.2", is_healthy=lambda: True, clock=iter((5.0, 7.5)).__next__)
+async def server(namespace: Namespace) -> AsyncIterator[HttpServer]:
+    health = health_route(namespace, version=lambda: "1.2", is_healthy=lambda: True, started_at=5.0, clock=lambda: 7.5)
     authorizer = authorizer_for(namespace, is_open=True)
-    server = AdminServer(namespace, host="127.0.0.1", port=0, authorizer=authorizer, routes=[health])
+    server = admin_server(namespace, authorizer=authorizer, routes=[health])
     await server.start()
     yield server
     await server.stop()
 
 
 @pytest.fixture
-async def http(server: AdminServer) -> AsyncIterator[ClientSession]:
+async def http(server: HttpServer) -> AsyncIterator[ClientSession]:
     async with ClientSession(f"http://127.0.0.1:{server.port}") as session:
         yield session
 
@@ -370,9 +371,9 @@ async def test_health_answers_json_and_a_queue_may_still_be_named_health(http: C
 
 
 async def test_a_namespace_that_cannot_persist_its_state_is_not_healthy(namespace: Namespace):
-    health = health_route(namespace, version=lambda: "1.2", is_healthy=lambda: False)
+    health = health_route(namespace, version=lambda: "1.2", is_healthy=lambda: False, started_at=0.0)
     authorizer = authorizer_for(namespace, is_open=True)
-    server = AdminServer(namespace, host="127.0.0.1", port=0, authorizer=authorizer, routes=[health])
+    server = admin_server(namespace, authorizer=authorizer, routes=[health])
     await server.start()
     async with ClientSession(f"http://127.0.0.1:{server.port}") as session, session.get("/health") as response:
         assert (response.status, (await response.json())["status"]) == (503, "failed")
@@ -390,9 +391,9 @@ async def test_changes_are_logged_but_tokens_are_not(http: ClientSession, caplog
     assert "c2VjcmV0" not in caplog.text
 
 
-async def test_a_taken_port_is_an_error_but_stopping_twice_is_not(server: AdminServer, namespace: Namespace):
+async def test_a_taken_port_is_an_error_but_stopping_twice_is_not(server: HttpServer, namespace: Namespace):
     authorizer = authorizer_for(namespace, is_open=True)
-    second = AdminServer(namespace, host="127.0.0.1", port=server.port, authorizer=authorizer)
+    second = admin_server(namespace, port=server.port, authorizer=authorizer)
 
     with pytest.raises(OSError, match="address already in use"):
         await second.start()

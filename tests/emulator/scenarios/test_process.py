@@ -7,6 +7,8 @@ import contextlib
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -40,6 +42,40 @@ def test_start_is_cheap_and_stop_is_clean(tmp_path: Path):
     finally:
         process.stop()
     assert running.returncode == 0
+
+
+# What an idle namespace does not need, by what loads it: HTTP, issuing a certificate and tokens, WebSocket, --data.
+LOADED_ON_DEMAND = {
+    "aiohttp",
+    "attr",
+    "cryptography",
+    "email",
+    "jwt",
+    "prometheus_client",
+    "sqlite3",
+    "trustme",
+    "wsproto",
+}
+SERVES = """
+import atexit, sys
+atexit.register(lambda: print("loaded", *{name.partition(".")[0] for name in sys.modules}))
+from servicebus_emulator.__main__ import main
+sys.exit(main(["--amqp-port", "0", "--admin-port", "0"]))
+"""
+
+
+def test_an_idle_namespace_loads_nothing_that_it_does_not_need():
+    """Its memory depends on the machine: 33 MB where this was written, and 61 MB with all of these."""
+    with subprocess.Popen([sys.executable, "-c", SERVES], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        namespace, arm = process.stdout.readline(), process.stdout.readline()
+        assert Path(namespace.strip().partition(" ca=")[2]).is_file()
+        assert arm.startswith("ready arm=")
+        process.terminate()
+        loaded = process.stdout.read().split()
+    assert (process.returncode, loaded[0]) == (0, "loaded")
+    assert LOADED_ON_DEMAND & set(loaded) == set()
+    assert {"asyncio", "proton"} <= set(loaded)
 
 
 def test_help_groups_its_options_and_shows_defaults():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from servicebus_emulator.admin.access_control import Handler
-from servicebus_emulator.admin.http_server import read_body
+from servicebus_emulator.admin.http_requests import read_body
 from servicebus_emulator.admin.page.messages import content_of, message_document
 from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.amqp.codec.message_checks import check_messages

@@ -1,28 +1,23 @@
-"""The HTTP server of Azure Resource Manager: one for all namespaces of a process."""
+"""The HTTP application of Azure Resource Manager: one for all namespaces of a process."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable
-from ssl import SSLContext
 from typing import Final
 
 from aiohttp import web
 
 from servicebus_emulator.admin.http_faults import apply_fault
-from servicebus_emulator.admin.http_server import MAX_BODY_BYTES, HttpServer, read_body, send_continue
-from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
+from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
 from servicebus_emulator.arm.addresses import Scope, parse_address
 from servicebus_emulator.arm.errors import ArmError, to_arm_error
-from servicebus_emulator.arm.namespace_host import NamespaceHost
-from servicebus_emulator.arm.namespace_register import NamespaceRegister
 from servicebus_emulator.arm.operations import ResourceManager
 from servicebus_emulator.arm.requests import Request, Response
-from servicebus_emulator.engine.model.clock import Clock
 from servicebus_emulator.engine.model.errors import Unauthorized
 
-__all__ = ["ArmServer", "TokenCheck"]
+__all__ = ["TokenCheck", "arm_application"]
 
 _BEARER: Final = "bearer "
 
@@ -33,59 +28,25 @@ TokenCheck = Callable[[str], object]
 """Takes the token of a request; raises Unauthorized if it is not valid."""
 
 
-class ArmServer(HttpServer):
-    """Serves Azure Resource Manager in the running event loop.
+def arm_application(manager: ResourceManager, *, scope: Scope, check: TokenCheck | None) -> web.Application:
+    """Build the application that serves Azure Resource Manager.
 
-    :param namespaces: starts and stops the namespaces.
-    :param register: the properties of the namespaces other than their entities.
-    :param port: the TCP port; 0 = any.
     :param scope: the subscription and the resource group of the emulator.
     :param check: checks the token of a request; None = no token is needed.
-    :param tls: returns the TLS context.
-    :param timeouts: time limits for clients.
     """
+    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    handler = _Handler(manager, scope=scope, check=check)
+    application.router.add_route("*", "/{path:.*}", handler.handle, expect_handler=send_continue)
+    return application
 
-    def __init__(
-        self,
-        namespaces: NamespaceHost,
-        *,
-        register: NamespaceRegister,
-        host: str,
-        port: int,
-        scope: Scope,
-        clock: Clock,
-        check: TokenCheck | None,
-        tls: Callable[[], SSLContext],
-        timeouts: ClientTimeouts,
-    ) -> None:
+
+class _Handler:
+    def __init__(self, manager: ResourceManager, *, scope: Scope, check: TokenCheck | None) -> None:
+        self._manager: Final = manager
         self._scope: Final = scope
         self._check: Final = check
-        self._manager: Final = ResourceManager(namespaces, register=register, scope=scope, clock=clock)
-        application = web.Application(client_max_size=MAX_BODY_BYTES)
-        application.router.add_route("*", "/{path:.*}", self._handle, expect_handler=send_continue)
-        super().__init__(
-            application, label="the ARM endpoint", host=host, port=port, tls=tls, timeout=timeouts.greeting_seconds
-        )
 
-    @property
-    def url(self) -> str:
-        """The base URL for clients. The port also accepts plain HTTP, for clients that allow tokens over it.
-
-        :raises RuntimeError: the server is not started.
-        """
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"https://{host}:{self.port}"
-
-    async def start(self) -> None:
-        """Serve the namespaces that were created before a restart, and start listening.
-
-        :raises OSError: the port is taken, or the host is not an address of this machine.
-        :raises JournalError: the file of a namespace cannot be opened or is in use.
-        """
-        await self._manager.restore()
-        await super().start()
-
-    async def _handle(self, http_request: web.Request) -> web.Response:
+    async def handle(self, http_request: web.Request) -> web.Response:
         try:
             self._check_token(http_request)
             response = await self._response(http_request)

@@ -1,10 +1,9 @@
-"""The HTTP server of the administration API."""
+"""The HTTP application of the administration API."""
 
 from __future__ import annotations
 
 import logging
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -12,12 +11,11 @@ from aiohttp import web
 from servicebus_emulator.admin.access_control import Handler, check_host, require_manage
 from servicebus_emulator.admin.fault_routes import add_fault_routes
 from servicebus_emulator.admin.http_faults import apply_fault
-from servicebus_emulator.admin.http_server import MAX_BODY_BYTES, HttpServer, read_body, send_continue
+from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
 from servicebus_emulator.admin.operations import Administration, error_response
 from servicebus_emulator.admin.requests import Request, Response
 from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.admin.token_endpoint import token_routes
-from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.engine.model.clock import Clock, SystemClock
 from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_emulator.engine.model.errors import Unauthorized
@@ -28,61 +26,30 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["AdminServer"]
+__all__ = ["admin_application"]
 
 _ATOM: Final = "application/atom+xml"
 _DEFAULT_CLOCK: Final = SystemClock()
-_DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 
 _log = logging.getLogger(__name__)
 
 
-class AdminServer(HttpServer):
-    """Serves the administration API of one namespace over HTTP and HTTPS in the running event loop.
-
-    :param port: the TCP port; 0 = any.
-    :param authorizer: checks that a client may manage the entity.
-    :param tls: returns the TLS context; None = no TLS.
-    :param timeouts: time limits for clients.
-    :param fault_injector: faults of the namespace, managed at ``/$faults``; None = no faults.
-    :param routes: further routes, such as ``GET /health``.
-    """
-
-    def __init__(
-        self,
-        namespace: Namespace,
-        *,
-        host: str,
-        port: int,
-        authorizer: Authorizer,
-        tls: Callable[[], ssl.SSLContext] | None = None,
-        timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
-        clock: Clock = _DEFAULT_CLOCK,
-        fault_injector: FaultInjector | None = None,
-        routes: Sequence[Route] = (),
-    ) -> None:
-        super().__init__(
-            _application(namespace, authorizer=authorizer, clock=clock, fault_injector=fault_injector, routes=routes),
-            label=f"the administration API of namespace {namespace.name!r}",
-            host=host,
-            port=port,
-            tls=tls,
-            timeout=timeouts.greeting_seconds,
-        )
-
-
-def _application(
+def admin_application(
     namespace: Namespace,
     *,
     authorizer: Authorizer,
-    clock: Clock,
-    fault_injector: FaultInjector | None,
-    routes: Sequence[Route],
+    clock: Clock = _DEFAULT_CLOCK,
+    fault_injector: FaultInjector | None = None,
+    routes: Sequence[Route] = (),
 ) -> web.Application:
     """Build the administration API of one namespace, with the token endpoint and further routes.
 
     A queue may have the path of a route: requests about entities carry ``api-version``, those for routes do not.
     Tokens for forwarding targets (``ServiceBusSupplementaryAuthorization``) are ignored.
+
+    :param authorizer: checks that a client may manage the entity.
+    :param fault_injector: faults of the namespace, managed at ``/$faults``; None = no faults.
+    :param routes: further routes, such as ``GET /health``.
     """
     administration = Administration(namespace, clock=clock)
 

@@ -1,0 +1,89 @@
+"""What the HTTP applications of the emulator share: bodies, ``Expect: 100-continue``, their start and quiet logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+__all__ = ["MAX_BODY_BYTES", "MAX_FORM_BYTES", "read_body", "send_continue", "started_runner"]
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+MAX_FORM_BYTES: Final = 16 * 1024
+"""Of a body that needs no login."""
+
+_BODY_SECONDS: Final = 20.0
+_SHUTDOWN_SECONDS: Final = 0.5
+# For the rest of a body that is refused.
+_LINGERING_SECONDS: Final = 1.0
+_CLIENT_ERRORS: Final = (HttpProcessingError, ConnectionError, web.HTTPException)
+
+_log = logging.getLogger(__name__)
+
+
+class _ClientErrorFilter(logging.Filter):
+    """Reduces client errors, which aiohttp logs as its own with a traceback, to one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = None if record.exc_info is None else record.exc_info[1]
+        if not isinstance(error, _CLIENT_ERRORS):
+            return True
+        _log.info("a request could not be served: %s", type(error).__name__)
+        return False
+
+
+_log.addFilter(_ClientErrorFilter())
+
+
+def started_runner(application: web.Application) -> web.AppRunner:
+    """Return what makes the protocols of an application that has nothing to wait for when it starts."""
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        logger=_log,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+        lingering_time=_LINGERING_SECONDS,
+    )
+    try:
+        runner.setup().send(None)
+    except StopIteration:
+        return runner
+    raise RuntimeError("the application waits for something at its start; allowed: nothing")
+
+
+async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
+    """Return the body of a request, which must arrive in 20 s.
+
+    :param limit: its largest size in bytes.
+    :raises HTTPRequestTimeout: it did not; the connection is closed.
+    :raises HTTPRequestEntityTooLarge: it is larger.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.content.iter_any():
+                body += part
+                if len(body) > limit:
+                    raise web.HTTPRequestEntityTooLarge(limit, len(body))
+            return bytes(body)
+    except TimeoutError:
+        if request.transport is not None:
+            # An answer would wait for the rest of the body.
+            request.transport.abort()
+        raise web.HTTPRequestTimeout(text=f"the body did not arrive in {_BODY_SECONDS:g} s") from None
+
+
+async def send_continue(request: web.Request) -> None:
+    """Handle the header ``Expect`` (RFC 9110, section 10.1.1).
+
+    aiohttp's own handler answers 500 instead of 417 to a value with bytes outside ASCII.
+
+    :raises HTTPExpectationFailed: the client expects anything but ``100-continue``.
+    """
+    if request.headers["Expect"].lower() != "100-continue":
+        raise web.HTTPExpectationFailed(text="allowed: 100-continue, or no expectation")
+    if request.version == HttpVersion11 and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
