@@ -255,11 +255,11 @@ async def test_section_4_every_observer_gets_every_event_and_the_first_failure_i
 
     observers = [Observer(OSError("full")), Observer(), Observer(ValueError("bad"))]
     registry = HealthRegistry(PairOptions(), store=InMemoryHealthStore(), observers=observers, clock=SystemClock())
-    event, extra = QueuePulled("q", "lost", 1.0), Observer()
+    event, later, extra = QueuePulled("q", "lost", 1.0), QueuePulled("q", "lost", 2.0), Observer()
     with registry.observing(extra), pytest.raises(ObserverError, match=r"2 of 4 .* QueuePulled, first OSError: full"):
         registry.emit(event)
-    registry.emit_best_effort(event)
-    assert [len(each.events) for each in (*observers, extra)] == [2, 2, 2, 1]
+    registry.emit_best_effort(later)
+    assert [each.events for each in (*observers, extra)] == [*[[event, later]] * 3, [event]]
 
 
 async def test_section_4_a_shared_failover_and_recovery_are_adopted() -> None:

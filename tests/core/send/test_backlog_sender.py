@@ -120,6 +120,7 @@ class Diverting:
             clock=self.clock,
             order=order,
             backlog_health=self.health,
+            unspooled_from=None,
         )
         self.sender = BacklogSender("flights", context)
         self.deadline = Deadline(self.clock, timeout=timeout)

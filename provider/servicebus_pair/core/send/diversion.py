@@ -93,8 +93,8 @@ class Diversion:
         left: list[TrackedMessage] = []
         for fixed, part in order.group_by_queue(self._entity, copies, originals).items():
             left += await self._to_fixed_queue(fixed, part)
-        for tracked, (error, fixed) in self._rejected.items():
-            self._refuse(tracked, error, fixed)
+        for tracked, (error, _) in self._rejected.items():
+            self._refuse(tracked, error)
         return left, preferred
 
     def _copies(self, messages: Iterable[TrackedMessage]) -> _Copies:
@@ -105,9 +105,7 @@ class Diversion:
             try:
                 check_message(copied)
             except InvalidMessageError as error:
-                verdict = MessageTooLargeError(f"as a copy for the backlog, {error}")
-                _log.warning("entity=%s: a message cannot be diverted: %s", self._entity, verdict)
-                self._executor.state.refuse(tracked, verdict)
+                self._refuse(tracked, MessageTooLargeError(f"as a copy for the backlog, {error}"))
                 continue
             copies[tracked] = copied
         return copies
@@ -238,10 +236,16 @@ class Diversion:
             except ServiceError as failure:
                 # The other queue may be in trouble of its own; the verdict of the first one stands.
                 _log.info("backlog queue=%s does not take the message either: %s", other, failure)
-            self._refuse(tracked, error, queue)
+            self._refuse(tracked, error)
 
-    def _refuse(self, tracked: TrackedMessage, verdict: ServiceError, queue: str) -> None:
-        _log.warning("backlog queue=%s refuses one message of entity=%s: %s", queue, self._entity, verdict)
+    def _refuse(self, tracked: TrackedMessage, verdict: ServiceError) -> None:
+        """Refuse a message to the caller.
+
+        :raises ServiceError: the verdict, if the message comes from the spool, where it waits for the primary.
+        """
+        if self._context.unspooled_from is not None:
+            raise verdict
+        _log.warning("the backlog refuses one message of entity=%s: %s", self._entity, verdict)
         self._executor.state.refuse(tracked, verdict)
 
     def _slot(self, queue: str) -> SendSlot:

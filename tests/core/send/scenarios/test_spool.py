@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_emulator import Fault, FaultKind
+from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolFullError
 from servicebus_pair.core.model.events import MessagesAccepted, MessagesUnspooled, Route
 from tests.core.support.local_pair import QUICK_OPTIONS, numbered, open_local_pair
@@ -52,6 +53,36 @@ async def test_section_10_while_only_the_secondary_answers_the_spool_goes_to_the
         report = await made.pair.empty_spool()
         assert (report.results["flights"].diverted, report.left) == (5, 0)
         assert sorted(await made.backlog_ids()) == [f"m{n}" for n in range(5)]
+
+
+# A copy for the backlog has more properties than its message: these are the most that the primary takes.
+_MOST_PROPERTIES: dict[str | bytes, Any] = {f"p{n}": "x" * 32_740 for n in range(2)}
+
+
+@pytest.mark.parametrize("rejects", [True, False], ids=["it rejects everything", "the copy is too large"])
+async def test_section_10_what_the_backlog_refuses_stays_in_the_spool_for_the_primary(
+    rejects: bool, tmp_path: Path
+) -> None:
+    options = {"failover_interval": timedelta(minutes=1)}
+    async with spooling_pair(tmp_path, **options) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        sent = ServiceBusMessage(
+            "x",
+            message_id="m0",
+            time_to_live=timedelta(hours=1),
+            application_properties={} if rejects else _MOST_PROPERTIES,
+        )
+        assert (await sender.send([sent, *numbered(1, start=1)], timeout=2)).spooled == 2
+        await made.pair.fail_over("flights", reason="test")
+        made.secondary.clear_faults()
+        if rejects:
+            made.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,)))
+        report = await made.pair.empty_spool()
+        assert (report.moved_total, report.set_aside, report.left) == (0, {}, 2)
+        made.primary.clear_faults()
+        await made.recorder.recovered.wait()
+        assert (await made.pair.empty_spool()).moved_total == 2
+        assert await made.primary_ids() == ["m0", "m1"]
 
 
 async def test_section_10_a_dead_secondary_costs_no_wait_for_each_send(tmp_path: Path) -> None:
