@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 
+from servicebus_pair.airflow_runtime.airflow_version import supervisor_comms
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.model import get_logger
 
@@ -136,6 +137,4 @@ async def cancel_when_orphaned() -> AsyncIterator[None]:
 
 def _supervisor_pid() -> int | None:
     # dag.test runs its supervisor in this process, and that one has no asynchronous interface.
-    from airflow.sdk.execution_time import task_runner
-
-    return os.getppid() if hasattr(getattr(task_runner, "SUPERVISOR_COMMS", None), "asend") else None
+    return os.getppid() if hasattr(supervisor_comms(), "asend") else None

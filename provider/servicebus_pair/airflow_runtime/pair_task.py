@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
+from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException, AirflowNotFoundException
 from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
 from servicebus_pair.airflow_runtime.validators import check_unless_template
 from servicebus_pair.assets import health_alias, pair_asset

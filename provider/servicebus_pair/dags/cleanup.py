@@ -8,6 +8,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
+from servicebus_pair.airflow_runtime.airflow_version import approval_timeout as timeout_of_approval
 from servicebus_pair.dags.pair_dag import pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
@@ -95,8 +96,8 @@ def cleanup_dag(
                 "{% for queue in ti.xcom_pull(task_ids='planned_queues') %}- `{{ queue }}`\n{% endfor %}"
             ),
             defaults="Reject",
-            response_timeout=approval_timeout,
             retries=0,
+            **timeout_of_approval(approval_timeout),
         )
         # [END cleanup_approve]
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
 
+from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException
 from servicebus_pair.assets import check_conn_id
 
 __all__ = ["RETRYING", "check_form", "pair_dag"]

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import (
-    DAG,
-    AssetOrTimeSchedule,
-    AssetWatcher,
-    BaseNotifier,
-    CronTriggerTimetable,
-    Param,
-    task,
-)
+from airflow.sdk import DAG, AssetWatcher, BaseNotifier, Param, task
 
+from servicebus_pair.airflow_runtime.airflow_version import (
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    backoff_multiplier,
+)
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
 from servicebus_pair.assets import backlog_asset, drained_asset, failover_asset
 from servicebus_pair.dags.pair_dag import pair_dag
@@ -46,7 +43,7 @@ case both were missed. It may also be triggered by hand; with an empty backlog i
 RETRYING = {
     "retries": 3,
     "retry_delay": timedelta(seconds=15),
-    "retry_exponential_backoff": 2,
+    "retry_exponential_backoff": backoff_multiplier(),
     "max_retry_delay": timedelta(minutes=10),
 }
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseHook, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+
+from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException, AirflowNotFoundException
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator

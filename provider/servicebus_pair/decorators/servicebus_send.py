@@ -8,9 +8,14 @@ from datetime import timedelta
 from typing import Any, ClassVar, cast
 
 from airflow.sdk import Context, XComArg
-from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskDecorator, determine_kwargs
-from airflow.sdk.definitions.context import context_merge
 
+from servicebus_pair.airflow_runtime.airflow_version import (
+    DecoratedOperator,
+    TaskDecorator,
+    _TaskDecorator,
+    context_merge,
+    determine_kwargs,
+)
 from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath

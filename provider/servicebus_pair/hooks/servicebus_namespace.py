@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import mask_secret
 
+from servicebus_pair.airflow_runtime.airflow_version import AirflowNotFoundException, mask_secret
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.connection_fields import NAMESPACE_TYPE, check_type, endpoint_from_connection, secret_values

@@ -12,14 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import amask_secret, mask_secret
 
+from servicebus_pair.airflow_runtime.airflow_version import (
+    AirflowNotFoundException,
+    amask_secret,
+    mask_secret,
+    supervisor_comms,
+    supervisor_is_async,
+)
 from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
 from servicebus_pair.airflow_runtime.message_spec import MessageValue
 from servicebus_pair.airflow_runtime.observers.metrics import MetricsObserver
 from servicebus_pair.airflow_runtime.observers.task_activity import TaskActivity
 from servicebus_pair.airflow_runtime.pair_connection import PairConnection
+from servicebus_pair.airflow_runtime.state.accessor import call_supervisor
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.airflow_runtime.state.spool_sightings import SpoolSightings, warn_of_other_spools
 from servicebus_pair.core import SyncBridge
@@ -91,6 +97,8 @@ class ServiceBusPairHook(BaseHook):
 
     async def aget_settings(self) -> PairSettings:
         """Read the connections without blocking the event loop; errors as in :meth:`get_settings`."""
+        if supervisor_comms() is not None and not supervisor_is_async():
+            return await call_supervisor(self.get_settings)
         connection = await self.aget_connection(self.servicebus_pair_conn_id)
         for secret in secret_values(connection):
             await amask_secret(secret)

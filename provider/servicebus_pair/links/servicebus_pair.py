@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
-from airflow.sdk import BaseOperatorLink, conf
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk import BaseOperatorLink
 
+from servicebus_pair.airflow_runtime.airflow_version import AirflowNotFoundException, conf
 from servicebus_pair.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
-    from airflow.sdk.types import TaskInstanceKey
 
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstanceKey
     from servicebus_pair.core import Endpoint
 
 __all__ = ["AzurePortalLink", "PairPageLink", "Side", "portal_url"]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context, XComArg
 
+from servicebus_pair.airflow_runtime.airflow_version import needed
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.validators import optional, storage_path, text
 from servicebus_pair.operators._support.receive_task import BaseReceiveOperator
@@ -38,7 +39,7 @@ class ServiceBusReceiveOperator(BaseReceiveOperator):
     :param properties: take only messages with these application properties; a subscription with a rule is cheaper
         (templated).
     :param folder: folder, or URL of one in an object store, for results beyond 48 KB: the file is
-        ``folder/dag_id/run_id/task_id.jsonl`` (templated).
+        ``folder/dag_id/run_id/task_id.jsonl`` (templated). Before Airflow 3.3 it is required, and holds every result.
     :param storage_conn_id: connection of the object store (templated).
     :param deferrable: wait for the first message in the triggerer and occupy no worker.
     :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
@@ -60,6 +61,8 @@ class ServiceBusReceiveOperator(BaseReceiveOperator):
         self.folder = folder
         self.storage_conn_id = storage_conn_id
         self.check_parameters()
+        if folder is None:
+            needed("task_state", f"task_id {self.task_id}: receiving without folder", "give it a folder")
 
     @failing_at_once()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.sdk import Context, conf
+from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.airflow_version import conf
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder, emit_recovery
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once

@@ -11,7 +11,7 @@ from servicebus_pair.triggers.receive import ServiceBusReceiveTrigger
 try:
     from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
 except ImportError as error:
-    from airflow.exceptions import AirflowOptionalProviderFeatureException
+    from servicebus_pair.airflow_runtime.airflow_version import AirflowOptionalProviderFeatureException
 
     raise AirflowOptionalProviderFeatureException(
         "the queues of servicebus_pair need apache-airflow-providers-common-messaging: install the extra messaging"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
+from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
+from servicebus_pair.airflow_runtime.airflow_version import conf
 from servicebus_pair.airflow_runtime.pair_task import PairTask, failing_at_once
 from servicebus_pair.airflow_runtime.validators import (
     choice,

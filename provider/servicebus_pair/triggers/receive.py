@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 
+from servicebus_pair.airflow_runtime.airflow_version import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, integer, optional, text
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import PairError
@@ -157,6 +157,9 @@ class ServiceBusReceiveTrigger(BaseEventTrigger):
     Triggers with equal parameters share one receiver in a triggerer, and each gets every message; those that differ
     compete for messages. A message that is too large for an event, or has values that JSON cannot hold, is
     dead-lettered with a reason.
+
+    Before Airflow 3.3 a message is completed 10 s after its event was fired, so an event that is not stored by then is
+    lost; and every trigger has a receiver of its own.
 
     The event is ``{"entity": path, "messages": [{"body": ..., "message_id": ..., ..., "broker": {...}}]}``.
 

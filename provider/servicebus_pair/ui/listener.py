@@ -11,7 +11,7 @@ from airflow.listeners import hookimpl
 from servicebus_pair.core.model import get_logger
 
 if TYPE_CHECKING:
-    from airflow.listeners.types import AssetEvent
+    from servicebus_pair.airflow_runtime.airflow_version import EmittedAssetEvent
 
 __all__ = ["on_asset_event_emitted"]
 
@@ -25,12 +25,12 @@ _EVENTS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 @hookimpl
-def on_asset_event_emitted(asset_event: AssetEvent) -> None:
+def on_asset_event_emitted(asset_event: EmittedAssetEvent) -> None:
     """Log and count an event of the asset ``servicebus-pair://CONN_ID/failover`` or ``/recovery``."""
     conn_id, _, kind = asset_event.asset.name.removeprefix(_PREFIX).rpartition(".")
     if not asset_event.asset.name.startswith(_PREFIX) or kind not in _EVENTS:
         return
-    from airflow.sdk.observability import stats
+    from servicebus_pair.airflow_runtime.airflow_version import metric_tag, stats
 
     metric, level = _EVENTS[kind]
     extra: dict[str, Any] = asset_event.extra or {}
@@ -46,4 +46,4 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
         asset_event.source_dag_id,
         asset_event.source_run_id,
     )
-    stats.incr(f"{_PREFIX}{metric}", tags={"conn_id": stats.normalize_name_for_stats(conn_id, log_warning=False)})
+    stats.incr(f"{_PREFIX}{metric}", tags={"conn_id": metric_tag(conn_id)})

@@ -29,8 +29,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from airflow.sdk.observability import stats
-
+from servicebus_pair.airflow_runtime.airflow_version import metric_tag, stats
 from servicebus_pair.core.events import (
     BacklogCopyTooLarge,
     DeadLettered,
@@ -107,4 +106,4 @@ def set_spool_gauge(conn_id: str, messages: int) -> None:
 
 
 def _tags(**tags: str) -> dict[str, str]:
-    return {name: stats.normalize_name_for_stats(value, log_warning=False) for name, value in tags.items()}
+    return {name: metric_tag(value) for name, value in tags.items()}

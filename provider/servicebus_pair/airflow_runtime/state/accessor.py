@@ -1,21 +1,25 @@
 """Access to Airflow's state stores: of an asset, in tasks and triggers, and of the running task.
 
-This is the only module that uses Airflow's ``AssetStateStoreAccessor``, which is not public. The public form,
-``context["asset_state_store"]``, requires the asset among the task's inlets and is missing in the triggers of
-deferred tasks (Airflow 3.3.2).
+Airflow's ``AssetStateStoreAccessor`` is not public. The public form, ``context["asset_state_store"]``, requires the
+asset among the task's inlets and is missing in the triggers of deferred tasks (Airflow 3.3.2). Before 3.3 an asset's
+state are Variables.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from airflow.sdk import Asset, get_current_context
 
+from servicebus_pair.airflow_runtime.airflow_version import has, supervisor_comms, supervisor_is_async
+from servicebus_pair.airflow_runtime.state.variables import VariableAccessor
 from servicebus_pair.core.model import DaemonThread, get_logger
 
-__all__ = ["AssetState", "TaskState", "count_running_tasks", "count_unfinished_tasks"]
+__all__ = ["AssetState", "TaskState", "call_supervisor", "count_running_tasks", "count_unfinished_tasks"]
+
+ResultT = TypeVar("ResultT")
 
 _FINISHED: Final = ["success", "failed", "skipped", "upstream_failed", "removed"]
 
@@ -65,7 +69,7 @@ class _SoftState(ABC):
         await self._call("set", key, value)
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        if self._has_async_accessor and hasattr(_supervisor_comms(), "asend"):
+        if self._has_async_accessor and supervisor_is_async():
             return await getattr(self._accessor(), f"a{method}")(*arguments)
 
         return await _thread.call(lambda: getattr(self._accessor(), method)(*arguments))
@@ -91,9 +95,11 @@ class AssetState(_SoftState):
         self._in_memory = _InMemoryAccessor()
 
     def _accessor(self) -> Any:
-        if _supervisor_comms() is None:
+        if supervisor_comms() is None:
             return self._in_memory
-        from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+        if not has("asset_state"):
+            return VariableAccessor(self._name)
+        from servicebus_pair.airflow_runtime.airflow_version import AssetStateStoreAccessor
 
         return AssetStateStoreAccessor(name=self._name)
 
@@ -107,13 +113,21 @@ class TaskState(_SoftState):
     @property
     def available(self) -> bool:
         """True in a task; false in triggers and outside tasks."""
-        return _supervisor_comms() is not None and _task_state_store() is not None
+        return supervisor_comms() is not None and _task_state_store() is not None
 
     def _accessor(self) -> Any:
         accessor = _task_state_store()
         if accessor is None:
             raise RuntimeError("task state is only available inside a task")
         return accessor
+
+
+async def call_supervisor(function: Callable[[], ResultT]) -> ResultT:
+    """Call a function that talks to the supervisor, in the one thread that may.
+
+    :raises TimeoutError: this call or one before it hangs.
+    """
+    return await _thread.call(function)
 
 
 async def count_running_tasks() -> int:
@@ -136,7 +150,7 @@ async def count_unfinished_tasks() -> int:
 
 async def _count(count: Callable[[Any], int]) -> int:
     def in_task() -> int:
-        return 1 if _supervisor_comms() is None else count(get_current_context()["ti"])
+        return 1 if supervisor_comms() is None else count(get_current_context()["ti"])
 
     try:
         return max(1, await _thread.call(in_task))
@@ -154,10 +168,3 @@ def _task_state_store() -> Any:
         return get_current_context()["task_state_store"]
     except (RuntimeError, KeyError):
         return None
-
-
-def _supervisor_comms() -> Any:
-    """Return the channel to the supervisor of the task or trigger; that of ``dag.test`` has no asynchronous methods."""
-    from airflow.sdk.execution_time import task_runner
-
-    return getattr(task_runner, "SUPERVISOR_COMMS", None)

@@ -135,9 +135,9 @@ def check_files_root(path: str) -> None:
 
     :raises ConfigurationError: it does not.
     """
-    from airflow.configuration import conf
+    from servicebus_pair.airflow_runtime.airflow_version import server_conf
 
-    root = conf.get("servicebus_pair", "files_root", fallback="").rstrip("/")
+    root = server_conf.get("servicebus_pair", "files_root", fallback="").rstrip("/")
     if not root:
         return
     if "://" in root:

@@ -8,8 +8,7 @@ from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.sdk import conf
-
+from servicebus_pair.airflow_runtime.airflow_version import conf
 from servicebus_pair.airflow_runtime.pair_task import PairTask
 from servicebus_pair.airflow_runtime.validators import (
     boolean,

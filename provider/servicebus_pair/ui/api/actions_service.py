@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, SyphonControl
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.ui.sources.event_queries import AUDIT_LOG_EVENT
+from servicebus_pair.ui.sources.stored_state import StoredState
 from servicebus_pair.ui.view.action_catalogue import ActionName
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ def trigger_run(
     :param settings: the form's fields; each must be a parameter of the DAG.
     :raises ActionRefusedError: the DAG does not exist, or rejects this configuration.
     """
-    from airflow.api.common.trigger_dag import trigger_dag
-    from airflow.models.dagbag import DBDagBag
-    from airflow.sdk.exceptions import AirflowException
-    from airflow.utils.session import create_session
-    from airflow.utils.types import DagRunTriggeredByType
+    from servicebus_pair.airflow_runtime.airflow_version import (
+        AirflowException,
+        DagRunTriggeredByType,
+        DBDagBag,
+        create_session,
+        trigger_dag,
+    )
 
     with create_session() as session:
         dag = DBDagBag().get_latest_version_of_dag(dag_id, session=session)
@@ -81,25 +84,16 @@ def set_syphon_control(
     :param rate: limit in messages a second for ``throttle_syphon``; ``None`` for no limit.
     :param now: seconds since the Unix epoch.
     """
-    from airflow._shared.state import AssetStateStoreWriterKind  # Airflow 3.3.2 exports it nowhere else
-    from airflow.state import AssetScope
-    from airflow.state.metastore import MetastoreBackend
-    from airflow.utils.session import create_session
+    from servicebus_pair.airflow_runtime.airflow_version import create_session
 
-    backend, scope = MetastoreBackend(), AssetScope(asset_id=asset_id)
     with create_session() as session:
-        current = _parse_control(backend.get(scope, SYPHON_CONTROL_KEY, session=session))
+        state = StoredState(session, conn_id=conn_id, asset_id=asset_id)
+        current = _parse_control(state.get(SYPHON_CONTROL_KEY))
         if action is ActionName.THROTTLE_SYPHON:
             control = replace(current, rate=rate, rate_by=user, rate_reason=reason)
         else:
             control = replace(current, paused=action is ActionName.PAUSE_SYPHON, by=user, reason=reason, at=now)
-        backend.set_asset_state_store(
-            scope,
-            SYPHON_CONTROL_KEY,
-            json.dumps(control.to_json()),
-            kind=AssetStateStoreWriterKind.API,
-            session=session,
-        )
+        state.set(SYPHON_CONTROL_KEY, json.dumps(control.to_json()))
         result = ActionResult(action.value)
         detail = {"rate": rate} if action is ActionName.THROTTLE_SYPHON else {}
         _write_audit_log(session, result, conn_id=conn_id, user=user, reason=reason, detail=detail)
@@ -130,7 +124,7 @@ def _parse_control(text: str | None) -> SyphonControl:
 def _write_audit_log(
     session: Session, result: ActionResult, *, conn_id: str, user: str, reason: str, detail: Mapping[str, Any]
 ) -> None:
-    from airflow.models.log import Log
+    from servicebus_pair.airflow_runtime.airflow_version import Log
 
     extra = {"conn_id": conn_id, "action": result.action, "reason": reason, "detail": dict(detail)}
     session.add(

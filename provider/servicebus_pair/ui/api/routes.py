@@ -24,14 +24,19 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.core_api.security import get_user, requires_access_asset, requires_access_dag
-from airflow.configuration import AIRFLOW_HOME, conf
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 
+from servicebus_pair.airflow_runtime.airflow_version import (
+    AIRFLOW_HOME,
+    BaseUser,
+    DagAccessEntity,
+    get_auth_manager,
+    get_user,
+    requires_access_asset,
+    requires_access_dag,
+    server_conf,
+)
 from servicebus_pair.ui.api.actions_service import ActionRefusedError, ActionResult, set_syphon_control, trigger_run
 from servicebus_pair.ui.api.schemas import ActionRequest, RequestBodyError, parse_request
 from servicebus_pair.ui.api.static_files import REPORT_HEADERS, StaticFile, load_static_file
@@ -55,8 +60,8 @@ def build_app(cache: RefreshCache | None = None) -> FastAPI:
     :param cache: source of the displayed data; by default one with the settings of ``[servicebus_pair]``.
     """
     if cache is None:
-        reports = ReportStore(conf.get("servicebus_pair", "reports", fallback=None))
-        pairs = [name.strip() for name in conf.get("servicebus_pair", "page_pairs", fallback="").split(",")]
+        reports = ReportStore(server_conf.get("servicebus_pair", "reports", fallback=None))
+        pairs = [name.strip() for name in server_conf.get("servicebus_pair", "page_pairs", fallback="").split(",")]
         cache = RefreshCache(
             interval=_interval_seconds(),
             folder=Path(AIRFLOW_HOME, "servicebus_pair"),
@@ -92,7 +97,7 @@ def build_app(cache: RefreshCache | None = None) -> FastAPI:
 
 def _interval_seconds() -> float:
     """Return ``[servicebus_pair] page_interval`` in seconds: 5 by default, at least 1."""
-    return max(1.0, conf.getfloat("servicebus_pair", "page_interval", fallback=_DEFAULT_INTERVAL_SECONDS))
+    return max(1.0, server_conf.getfloat("servicebus_pair", "page_interval", fallback=_DEFAULT_INTERVAL_SECONDS))
 
 
 def _add_page(app: FastAPI) -> None:
@@ -222,7 +227,7 @@ def _hidden_dags(cached: CachedData, conn_ids: Iterable[str], user: BaseUser) ->
 def _check_origin(request: Request) -> None:
     """Refuse what a browser sends for a page of another site; other programs send neither header."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    own = {request.headers.get("host"), urlsplit(conf.get("api", "base_url", fallback="")).netloc}
+    own = {request.headers.get("host"), urlsplit(server_conf.get("api", "base_url", fallback="")).netloc}
     if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc not in own - {"", None}):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "the request comes from a page of another site")
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from servicebus_pair.airflow_runtime.airflow_version import missing_on_page
 from servicebus_pair.core import PairSettings
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.ui.cache.leader_lock import LeaderLock
@@ -44,8 +45,9 @@ _UNWATCHED: Final = "not queried: no DAG has the asset of this pair, see [servic
 class CachedData:
     """Displayed data at one time.
 
-    :param head: JSON object that :meth:`snapshot` adds the pairs to: ``{"at", "interval", "problem"}``, with ``at`` in
-        seconds since the Unix epoch and ``problem`` saying why Airflow's database could not be read.
+    :param head: JSON object that :meth:`snapshot` adds the pairs to: ``{"at", "interval", "problem", "missing"}``,
+        with ``at`` in seconds since the Unix epoch, ``problem`` saying why Airflow's database could not be read, and
+        ``missing`` what this version of Airflow has no data for.
     :param pairs: JSON of each ``ui.views.PairView``, by connection id, for users who may read all DAGs.
     :param views: the same, not encoded.
     :param dag_ids: the DAGs that each view names.
@@ -72,7 +74,7 @@ class CachedData:
         return self._restricted[hidden]
 
     def snapshot(self, hidden: frozenset[str]) -> bytes:
-        """Return the JSON of all pairs: ``{"at", "interval", "problem", "pairs": [...]}``."""
+        """Return the JSON of all pairs: ``{"at", "interval", "problem", "missing", "pairs": [...]}``."""
         # Concatenated: encoding the pairs again would double the work with many pairs.
         return self.head[:-1] + b',"pairs":[' + b",".join(self.pairs_without(hidden).values()) + b"]}"
 
@@ -299,7 +301,7 @@ class RefreshCache:
         return run if found is None else replace(run, lost=found.lost, verdict=found.verdict)
 
     def _head(self, now: float) -> bytes:
-        head = {"at": now, "interval": self.interval, "problem": self._problem}
+        head = {"at": now, "interval": self.interval, "problem": self._problem, "missing": missing_on_page()}
         return json.dumps(head, separators=(",", ":")).encode()
 
 

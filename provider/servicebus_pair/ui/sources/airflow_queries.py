@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from servicebus_pair.airflow_runtime.airflow_version import has
 from servicebus_pair.airflow_runtime.observers.task_activity import ACTIVITY_KEY_PREFIX
 from servicebus_pair.assets import ASSET_NAME_PREFIX, conn_id_of
 from servicebus_pair.ui.sources.event_queries import (
@@ -17,6 +19,7 @@ from servicebus_pair.ui.sources.event_queries import (
     read_events,
 )
 from servicebus_pair.ui.sources.run_queries import SYPHON_OPERATOR, Run, read_recoveries, same_task_instance
+from servicebus_pair.ui.sources.stored_state import read_states
 from servicebus_pair.ui.sources.task_values import are_counters, read_json
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ def read_records(now: datetime) -> Records:
 
     :param now: with a time zone.
     """
-    from airflow.utils.session import create_session
+    from servicebus_pair.airflow_runtime.airflow_version import create_session
 
     month_ago = now - _INCIDENT_DAYS * _DAY
     with create_session() as session:
@@ -91,7 +94,7 @@ def read_records(now: datetime) -> Records:
         dags = _read_dags(session, asset_ids)
         conn_ids = {dag.dag_id: conn_id for conn_id, pair_dags in dags.items() for dag in pair_dags}
         return Records(
-            states=_read_states(session),
+            states=read_states(session),
             asset_ids=asset_ids,
             activities=_read_activities(session, conn_ids, since=now - _DAY),
             events=read_events(session, since=month_ago),
@@ -103,36 +106,19 @@ def read_records(now: datetime) -> Records:
 
 
 def _read_asset_ids(session: Session) -> dict[str, int]:
-    from airflow.models.asset import AssetModel
     from sqlalchemy import select
+
+    from servicebus_pair.airflow_runtime.airflow_version import AssetModel
 
     query = select(AssetModel.name, AssetModel.id).where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True))
     return {conn_id: asset_id for name, asset_id in session.execute(query) if (conn_id := conn_id_of(name)) is not None}
 
 
-def _read_states(session: Session) -> dict[str, dict[str, Any]]:
-    from airflow.models.asset import AssetModel
-    from airflow.models.asset_state_store import AssetStateStoreModel
-    from sqlalchemy import select
-
-    query = (
-        select(AssetModel.name, AssetStateStoreModel.key, AssetStateStoreModel.value)
-        .join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
-        .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True))
-    )
-    states: dict[str, dict[str, Any]] = {}
-    for name, key, value in session.execute(query):
-        conn_id = conn_id_of(name)
-        if conn_id is not None:
-            states.setdefault(conn_id, {})[key] = read_json(value)
-    return states
-
-
 def _read_dags(session: Session, asset_ids: Mapping[str, int]) -> dict[str, list[PairDag]]:
     """Return the DAGs of each pair: those with a task that has the pair's asset among its inlets."""
-    from airflow.models.asset import TaskInletAssetReference
-    from airflow.models.dag import DagModel
     from sqlalchemy import select
+
+    from servicebus_pair.airflow_runtime.airflow_version import DagModel, TaskInletAssetReference
 
     conn_ids = {asset_id: conn_id for conn_id, asset_id in asset_ids.items()}
     query = (
@@ -151,9 +137,24 @@ def _read_dags(session: Session, asset_ids: Mapping[str, int]) -> dict[str, list
 def _read_activities(
     session: Session, conn_ids: Mapping[str, str], *, since: datetime
 ) -> dict[str, list[TaskActivity]]:
-    from airflow.models.task_state_store import TaskStateStoreModel as Stored
-    from airflow.models.taskinstance import TaskInstance as Task
+    found: dict[str, list[TaskActivity]] = {}
+    seen: set[tuple[Any, ...]] = set()
+    for row in _stored_activities(session, since) if has("task_state") else ():
+        counters = read_json(row.value)
+        if are_counters(counters):
+            seen.add(tuple(row)[:4])
+            drains = row.operator == SYPHON_OPERATOR or counters.get("syphoned", 0) > 0
+            task = TaskActivity(row.dag_id, row.run_id, row.task_id, row.map_index, str(row.state), drains, counters)
+            found.setdefault(row.key.removeprefix(ACTIVITY_KEY_PREFIX), []).append(task)
+    _add_waiting(session, conn_ids, found, seen)
+    return found
+
+
+def _stored_activities(session: Session, since: datetime) -> Iterable[Any]:
     from sqlalchemy import select
+
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstance as Task
+    from servicebus_pair.airflow_runtime.airflow_version import TaskStateStoreModel as Stored
 
     query = (
         select(Task.dag_id, Task.run_id, Task.task_id, Task.map_index, Task.state, Task.operator)
@@ -163,16 +164,20 @@ def _read_activities(
         .order_by(Stored.updated_at.desc())
         .limit(_MAX_TASKS)
     )
-    found: dict[str, list[TaskActivity]] = {}
-    seen: set[tuple[Any, ...]] = set()
-    for row in session.execute(query):
-        counters = read_json(row.value)
-        if are_counters(counters):
-            seen.add(tuple(row)[:4])
-            drains = row.operator == SYPHON_OPERATOR or counters.get("syphoned", 0) > 0
-            task = TaskActivity(row.dag_id, row.run_id, row.task_id, row.map_index, str(row.state), drains, counters)
-            found.setdefault(row.key.removeprefix(ACTIVITY_KEY_PREFIX), []).append(task)
-    # Syphon tasks that have stored nothing yet: queued, or waiting in the triggerer for the primary.
+    return session.execute(query)
+
+
+def _add_waiting(
+    session: Session,
+    conn_ids: Mapping[str, str],
+    found: dict[str, list[TaskActivity]],
+    seen: AbstractSet[tuple[Any, ...]],
+) -> None:
+    """Add the syphon tasks that have stored nothing yet: queued, or waiting in the triggerer for the primary."""
+    from sqlalchemy import select
+
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstance as Task
+
     waiting = (
         select(Task.dag_id, Task.run_id, Task.task_id, Task.map_index, Task.state)
         .where(Task.operator == SYPHON_OPERATOR, Task.state.in_(ACTIVE_STATES))
@@ -185,4 +190,3 @@ def _read_activities(
                 row.dag_id, row.run_id, row.task_id, row.map_index, str(row.state), drains=True, counters={}
             )
             found.setdefault(conn_id, []).append(task)
-    return found

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
-
+from servicebus_pair.airflow_runtime.airflow_version import AirflowException, AirflowNotFoundException
 from servicebus_pair.core import PairSettings
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.model import OPTION_CHECKS
@@ -59,7 +58,7 @@ def _conn_ids_in_environment() -> list[str]:
 
 
 def _is_pair(conn_id: str) -> bool:
-    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
+    from servicebus_pair.airflow_runtime.airflow_version import EnvironmentVariablesBackend
 
     try:
         connection = EnvironmentVariablesBackend().get_connection(conn_id)
@@ -69,10 +68,10 @@ def _is_pair(conn_id: str) -> bool:
 
 
 def _conn_ids_in_database() -> list[str]:
-    from airflow.models.connection import Connection
-    from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    query = select(Connection.conn_id).where(Connection.conn_type == ServiceBusPairHook.conn_type)
+    from servicebus_pair.airflow_runtime.airflow_version import ConnectionModel, create_session
+
+    query = select(ConnectionModel.conn_id).where(ConnectionModel.conn_type == ServiceBusPairHook.conn_type)
     with create_session() as session:
         return list(session.scalars(query))

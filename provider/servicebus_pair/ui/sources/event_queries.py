@@ -12,8 +12,9 @@ from servicebus_pair.ui.sources.run_queries import Run, read_runs, same_task_ins
 from servicebus_pair.ui.sources.task_values import cost_report, read_json
 
 if TYPE_CHECKING:
-    from airflow.models.asset import AssetEvent
     from sqlalchemy.orm import Session
+
+    from servicebus_pair.airflow_runtime.airflow_version import AssetEvent
 
 __all__ = ["AUDIT_LOG_EVENT", "ActionRecord", "HealthEvent", "read_action_log", "read_cost_reports", "read_events"]
 
@@ -52,10 +53,10 @@ class ActionRecord:
 
 def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEvent]]:
     """Return failover, recovery, backlog and drained events by connection id, newest first."""
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.models.dagrun import DagRun
     from sqlalchemy import or_, select
     from sqlalchemy.orm import selectinload
+
+    from servicebus_pair.airflow_runtime.airflow_version import AssetEvent, AssetModel, DagRun
 
     query = (
         select(AssetModel.name, AssetEvent)
@@ -95,8 +96,9 @@ def _source_key(event: AssetEvent) -> tuple[str, str]:
 
 def read_action_log(session: Session, *, since: datetime) -> dict[str, list[ActionRecord]]:
     """Return the page's actions in Airflow's audit log by connection id, newest first."""
-    from airflow.models.log import Log
     from sqlalchemy import select
+
+    from servicebus_pair.airflow_runtime.airflow_version import Log
 
     query = (
         select(Log.owner, Log.dttm, Log.dag_id, Log.run_id, Log.extra)
@@ -123,9 +125,9 @@ def read_cost_reports(
 
     :param conn_ids: connection id of each DAG, by DAG id.
     """
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.models.xcom import XComModel
     from sqlalchemy import select
+
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstance, XComModel
 
     query = (
         select(XComModel.dag_id, XComModel.timestamp, XComModel.value)

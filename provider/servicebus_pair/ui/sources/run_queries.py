@@ -44,9 +44,9 @@ def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: dat
 
     :param conn_ids: connection id of each DAG, by DAG id.
     """
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.models.xcom import XComModel
     from sqlalchemy import or_, select
+
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstance, XComModel
 
     query = (
         select(XComModel.dag_id, XComModel.run_id, XComModel.value)
@@ -75,8 +75,9 @@ def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: dat
 
 def read_runs(session: Session, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
     """Return the runs with these DAG and run ids; deleted runs are omitted."""
-    from airflow.models.dagrun import DagRun
     from sqlalchemy import select, tuple_
+
+    from servicebus_pair.airflow_runtime.airflow_version import DagRun
 
     keys = list(keys)
     if not keys:
@@ -96,8 +97,9 @@ def read_runs(session: Session, keys: Iterable[tuple[str, str]]) -> dict[tuple[s
 
 
 def _read_reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
-    from airflow.models.xcom import XComModel
     from sqlalchemy import select, tuple_
+
+    from servicebus_pair.airflow_runtime.airflow_version import XComModel
 
     query = select(XComModel.dag_id, XComModel.run_id, XComModel.value).where(
         XComModel.key == _RETURN_VALUE,
@@ -114,8 +116,9 @@ def _read_reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tup
 
 def same_task_instance(model: Any) -> ColumnElement[bool]:
     """Return the condition that joins a model with task instances by DAG, run, task and map index."""
-    from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import and_
+
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstance
 
     columns = ("dag_id", "run_id", "task_id", "map_index")
     return and_(*(getattr(TaskInstance, name) == getattr(model, name) for name in columns))

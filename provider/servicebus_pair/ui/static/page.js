@@ -96,6 +96,7 @@ function renderPage() {
   const width = main.clientWidth;
   render(main,
     snapshot.problem !== null && h("p", { class: "notice bad", key: "problem" }, snapshot.problem),
+    snapshot.missing.map((sentence) => h("p", { class: "notice calm", key: sentence }, sentence)),
     pairs.length === 0 ? h("p", { key: "none", class: "notice calm" }, "There is no connection of type ", h("code", {}, "servicebus_pair"), ".") : [],
     (selected !== null ? [selected] : pairs).map((pair) => pairSection(pair, {
       now, width, runLink, reportButton, toolbar: toolbar(pair, mayAct, openAction),
