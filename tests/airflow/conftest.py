@@ -105,15 +105,22 @@ def airflow_db() -> Path:
 def fresh_state(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
     """Delete the health, events and task state that earlier tests left."""
     from airflow.models.asset import AssetEvent
-    from airflow.models.asset_state_store import AssetStateStoreModel
-    from airflow.models.task_state_store import TaskStateStoreModel
+    from airflow.models.variable import Variable
     from airflow.utils.session import create_session
     from sqlalchemy import delete
 
+    from servicebus_pair.airflow_runtime.airflow_version import has
+
     with create_session() as session:
+        session.execute(delete(AssetEvent))
+        if not has("asset_state"):
+            session.execute(delete(Variable).where(Variable.key.startswith("servicebus_pair/")))
+            return
+        from airflow.models.asset_state_store import AssetStateStoreModel
+        from airflow.models.task_state_store import TaskStateStoreModel
+
         session.execute(delete(AssetStateStoreModel))
         session.execute(delete(TaskStateStoreModel))
-        session.execute(delete(AssetEvent))
 
 
 def define_connection(
@@ -198,7 +205,7 @@ def restart_soon() -> Iterator[RestartSoon]:
 @pytest.fixture
 def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
     """Run a DAG in this process, with its triggers; the options are those of ``dag.test``."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db
 
     def run(dag: DAG, **options: Any) -> DagRun:
         for each in dag.tasks:
@@ -233,7 +240,7 @@ def example() -> Example:
     """Import an example DAG, or one of the demo, as Airflow does."""
 
     def load(dag_id: str) -> DAG:
-        from airflow.dag_processing.dagbag import DagBag
+        from tests.airflow.support.dag_bag import DagBag
 
         files = [*sorted(EXAMPLES.glob("*.py")), PROJECT / "dags" / "flights_pipeline.py"]
         bag = DagBag(str(next(file for file in files if f'"{dag_id}"' in file.read_text())))
@@ -269,13 +276,14 @@ def events(kind: str) -> list[dict[str, Any]]:
 
 def shared_health(entity: str) -> EntityHealth:
     """The health of an entity that tasks have shared."""
-    from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.utils.session import create_session
-    from sqlalchemy import select
+
+    from servicebus_pair.ui.sources.stored_state import read_states
 
     with create_session() as session:
-        key = AssetStateStoreModel.key == f"health/{entity}"
-        return EntityHealth.from_json(json.loads(session.scalars(select(AssetStateStoreModel.value).where(key)).one()))
+        found = [state[f"health/{entity}"] for state in read_states(session).values() if f"health/{entity}" in state]
+    (only,) = found
+    return EntityHealth.from_json(only)
 
 
 def results(run: DagRun) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def test_without_spark_its_dags_load_and_say_what_they_need(
 
 @pytest.mark.usefixtures("airflow_db")
 def test_three_pairs_are_three_lines(tmp_path: Path):
-    from airflow.dag_processing.dagbag import DagBag
+    from tests.airflow.support.dag_bag import DagBag
 
     code = (EXAMPLES / "three_pairs.py").read_text()
     lines = [line for line in code.splitlines() if line.startswith("recovery_dag(")]

@@ -125,7 +125,7 @@ ASSET_SCHEDULED = {"notify_of_failover", "drain_what_others_left"}
 
 
 def test_dags_of_the_sensors_page_run(pair: Pair, run_dag: RunDag, tmp_path: Path):
-    from airflow.dag_processing.dagbag import DagBag
+    from tests.airflow.support.dag_bag import DagBag
 
     asyncio.run(provision(pair))
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", SENSORS, flags=re.DOTALL)):

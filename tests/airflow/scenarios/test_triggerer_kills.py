@@ -78,7 +78,7 @@ def wait_for_more(than: int, *, seconds: float = 120) -> None:
 @pytest.mark.apart
 @pytest.mark.timeout(7200)
 def test_each_message_has_its_event_however_often_the_triggerer_is_killed(pair: Pair, tmp_path: Path):
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db
 
     served, log = pair.primary["contoso"], tmp_path / "triggerer.log"
     random = Random(SEED)  # noqa: S311  repeatable

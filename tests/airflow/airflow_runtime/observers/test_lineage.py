@@ -192,7 +192,7 @@ for metadata in (importlib.metadata, importlib_metadata):
     metadata.distributions = lambda found=installed: (each for each in found if "openlineage" not in each.name)
 
 import os
-from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db
 from airflow.sdk import DAG
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 

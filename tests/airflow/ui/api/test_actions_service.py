@@ -19,7 +19,7 @@ from tests.airflow.ui.support.page_client import PAIR_URL, wait_for_pair
 @pytest.fixture
 def example_dags(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
     """The example DAGs that the page triggers, in Airflow's database and unpaused."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import update
