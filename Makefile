@@ -8,6 +8,8 @@
 #   make test-all       run all tests, including those of more than 20 seconds each, and properties with all examples
 #   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
+#   make compatibility  import, parse, survive an outage and run Airflow's quick tests on each minor version of Airflow and
+#                       each Python, in environments of their own; ONLY=3.1-py3.12 selects some, ARGS=--walk is without tests
 #   make conformance    run the Azure SDK's own live tests and clients of other makes against the embedded Service Bus
 #                       (20 minutes); ARGS="--admin" runs those of the administration client only (1 minute),
 #                       ARGS="--clients" the clients of other makes (5 minutes)
@@ -22,7 +24,7 @@
 #   make clean          remove everything that these targets created
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all test-public-sdk explore conformance bench chaos simulate mutants check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all test-public-sdk explore compatibility conformance bench chaos simulate mutants check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -59,6 +61,9 @@ explore: setup
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP) $(if $(MESSAGES),--messages $(MESSAGES))
 
+compatibility: setup
+	@.ci/within python -m tests.compatibility $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
 conformance: setup
 	@.ci/within python -m tests.conformance $(ARGS)
 
@@ -89,4 +94,4 @@ constraints: setup
 	@.ci/within python .ci/constraints.py
 
 clean: demo-stop
-	rm -rf .venv .demo .conformance build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info
+	rm -rf .venv .demo .compat .conformance build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info

@@ -137,6 +137,7 @@ def test_every_setting_that_is_read_is_in_the_config_section():
 def test_airflow_finds_the_example_dags_of_the_distribution():
     """With [core] load_examples, Airflow adds the example_dags folder of each provider as a bundle."""
     from airflow.dag_processing.bundles.manager import _add_provider_example_dags_to_bundle
+
     from tests.airflow.support.dag_bag import DagBag
 
     bundles: list[Any] = []

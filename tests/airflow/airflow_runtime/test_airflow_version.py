@@ -110,7 +110,8 @@ def test_receiving_without_a_folder_is_refused_at_parse_before_3_3(monkeypatch: 
     monkeypatch.setattr("airflow.__version__", "3.2.4")
     ServiceBusReceiveOperator(task_id="receive", entity="orders", folder="/tmp/orders")  # noqa: S108  not written
 
-    with pytest.raises(ConfigurationError, match=r"state store of tasks of Airflow 3\.3; found 3\.2\.4: give it a folder"):
+    needs = r"state store of tasks of Airflow 3\.3; found 3\.2\.4: give it a folder"
+    with pytest.raises(ConfigurationError, match=needs):
         ServiceBusReceiveOperator(task_id="receive", entity="orders")
 
 

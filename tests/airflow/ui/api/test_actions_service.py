@@ -19,10 +19,11 @@ from tests.airflow.ui.support.page_client import PAIR_URL, wait_for_pair
 @pytest.fixture
 def example_dags(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
     """The example DAGs that the page triggers, in Airflow's database and unpaused."""
-    from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import update
+
+    from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db
 
     bag = DagBag(str(EXAMPLES / "servicebus_pair_operations.py"))
     for dag in bag.dags.values():
