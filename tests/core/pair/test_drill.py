@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
-from servicebus_pair.core import DrainReport, DrillReport, HealthState, SendResult
+from servicebus_pair.core import DrainReport, DrillReport, EntityHealth, HealthState, SendResult
 from servicebus_pair.core.health.prober import ping_message
 from servicebus_pair.core.model.errors import DrillError
 from servicebus_pair.core.model.events import (
@@ -24,6 +24,7 @@ from servicebus_pair.core.model.events import (
     MessageRef,
     MessagesAccepted,
     MessagesSyphoned,
+    MessagesUnspooled,
     Pinged,
     Route,
 )
@@ -176,6 +177,15 @@ def test_observer_ignores_events_of_other_entities(entity: str) -> None:
         observer.observe(MessagesAccepted(each, Route.PRIMARY, None, messages, 1.0))
         observer.observe(MessagesSyphoned(each, "q", messages, 2.0))
     assert (observer.live, observer.arrived) == (1, {"drill-1-FLIGHTS"})
+    for route, name in ((Route.BACKLOG, "drill-1-a"), (Route.PRIMARY, "drill-1-b")):
+        observer.observe(MessagesUnspooled("flights", route, None, (MessageRef(name, 1),), 3.0))
+    assert observer.arrived == {"drill-1-FLIGHTS", "drill-1-b"}
+    well, out = EntityHealth(), EntityHealth(HealthState.FAILED_OVER)
+    for each, before in ((entity, out), ("flights", well), ("flights", EntityHealth(HealthState.SUSPECT))):
+        observer.observe(HealthChanged(each, before, well, 4.0))
+        assert not observer.interrupted
+    observer.observe(HealthChanged("FLIGHTS", out, well, 4.0))
+    assert (observer.interrupted, observer.live) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +211,7 @@ class FakePair:
     def __init__(self, *, ordered: bool, drain: DrainReport, arrived: int, primary: int) -> None:
         self.clock = ManualClock(1000.0)
         self.calls: list[Any] = []
+        self.interrupted = False
         self.messages: list[ServiceBusMessage] = []
         self.order = self if ordered else None
         self.sender = self.syphon = lambda *_: self
@@ -232,6 +243,8 @@ class FakePair:
         refs = tuple(MessageRef(name, 1) for name in ids[: self._arrived])
         self.observer.observe(MessagesAccepted("flights", Route.BACKLOG, "q", (*refs, MessageRef("m", 1)), 0.0))
         self.observer.observe(MessagesSyphoned("flights", "q", refs, 0.0))
+        if self.interrupted:
+            self.observer.observe(HealthChanged("flights", EntityHealth(HealthState.FAILED_OVER), EntityHealth(), 0.0))
         return SendResult(self._primary, len(ids) - self._primary, ("q",), ids)
 
     async def drain(self) -> DrainReport:
@@ -290,9 +303,12 @@ async def test_drill_measures_failover_and_drain(
 
 async def test_drill_reports_each_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
     drain = DrainReport(dead_lettered={"Refused": 1}, left=2, failures={"q": "lost"})
-    report = await drilled(FakePair(ordered=False, drain=drain, arrived=3, primary=1), 7, monkeypatch)
+    pair = FakePair(ordered=False, drain=drain, arrived=3, primary=1)
+    pair.interrupted = True
+    report = await drilled(pair, 7, monkeypatch)
     assert not report.passed
     assert report.findings == (
+        "the entity was marked healthy before the drill ended",
         "1 marked messages went to the primary in spite of the failover",
         "4 marked messages were not moved by this drain: another syphon may have moved them",
         "the backlog is not empty: left=2 failures={'q': 'lost'}",

@@ -18,6 +18,7 @@ from servicebus_pair.core.protocol.amqp_sections import (
     section,
     split,
     text,
+    text_of,
     timestamp,
     uint,
     value_end,
@@ -91,6 +92,26 @@ def test_only_lists_and_maps_are_split(data: bytes) -> None:
 )
 def test_an_unsigned_integer_takes_no_more_bytes_than_it_must(value: int, encoded: str) -> None:
     assert uint(value).hex() == encoded
+
+
+@pytest.mark.parametrize(
+    ("encoded", "read"),
+    [
+        *((bytes([constructor, 2]) + b"m1", "m1") for constructor in (0xA0, 0xA1, 0xA3)),
+        *((bytes([constructor, 0, 0, 0, 2]) + b"m1", "m1") for constructor in (0xB0, 0xB1, 0xB3)),
+        (b"\xa0\x01\xff", r"\xff"),
+        (b"\xa1\x00", ""),
+        (b"\x98" + bytes(range(16)), "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        (b"\x44", "0"),
+        (b"\x53\x07", "7"),
+        (b"\x80" + (2**63).to_bytes(8, "big"), str(2**63)),
+        (b"\x40", None),
+        (b"\x54\x07", None),
+        (b"\x43", None),
+    ],
+)
+def test_an_id_is_read_as_text_in_each_of_its_encodings(encoded: bytes, read: str | None) -> None:
+    assert text_of(encoded) == read
 
 
 def test_a_time_is_its_milliseconds_and_a_section_names_itself() -> None:
