@@ -13,7 +13,9 @@ from servicebus_pair.core.protocol.amqp_message import Properties
 from servicebus_pair.core.protocol.amqp_sections import (
     HEADER,
     MESSAGE_ANNOTATIONS,
+    PROPERTIES,
     SYMBOL,
+    binary,
     join_list,
     join_map,
     section,
@@ -57,8 +59,12 @@ def test_a_number_of_the_broker_is_read_in_each_form(kind: str, number: int) -> 
         section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), text("7")])) + BODY,
         section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x81\x00"])),
         section(MESSAGE_ANNOTATIONS, b"\xc1\xff"),
-        # A body that looks like annotations is not searched.
-        BODY + section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x55\x07"])),
+        # What comes behind a body is not searched, however long the body is.
+        *(
+            section(0x75, binary(b"x" * count))
+            + section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x55\x07"]))
+            for count in range(12)
+        ),
     ],
 )
 def test_a_number_that_is_missing_or_unreadable_is_none(data: bytes) -> None:
@@ -116,3 +122,14 @@ def test_a_batch_begins_as_the_sdk_begins_it(message: AmqpAnnotatedMessage) -> N
     if properties.message_id in ("", b"", 0) or properties.group_id == "":
         return  # the SDK leaves out what is empty
     assert prefix == bytes(expected)
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_sections_are_read_up_to_the_body_however_long_they_are(before: int) -> None:
+    header = section(HEADER, join_list([b"\x40"] * before))
+    annotations = section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x55\x07"]))
+    properties = section(PROPERTIES, join_list([text("m1")]))
+    for body in (BODY, b"\x00\x53\x77\x01", b""):
+        assert broker_value(header + annotations + body, NAME) == 7
+        assert message_id_of(header + annotations + properties + body) == "m1"
+        assert message_id_of(header + body + properties) == (None if body else "m1")

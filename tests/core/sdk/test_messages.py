@@ -13,7 +13,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given
 
 from servicebus_pair.core.model.errors import InvalidMessageError
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, new_message
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, Properties, new_message
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message, to_application, to_sdk
 from tests.core.support.encoding import encode
 from tests.core.support.message_strategies import WHOLE, messages
@@ -44,7 +44,12 @@ def test_section_4_a_message_without_an_id_gets_one_in_the_applications_object_t
     own = AmqpMessage([b"x"])
     assert to_amqp_message(own) is own
     assert own.properties is not None
-    assert own.properties.message_id
+    given_id = own.properties.message_id
+    assert given_id
+    assert to_amqp_message(own).properties == own.properties == Properties(message_id=given_id)
+    kept = Properties(subject="UA")
+    to_amqp_message(AmqpMessage([b"x"], properties=kept))
+    assert (kept.subject, bool(kept.message_id)) == ("UA", True)
 
 
 @pytest.mark.parametrize("given_message", [ServiceBusMessage("x"), AmqpAnnotatedMessage(data_body=b"x")])

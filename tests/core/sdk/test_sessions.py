@@ -20,6 +20,7 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from tests.core.support.local_pair import endpoint
 
 TIMEOUT = 5.0
@@ -131,12 +132,15 @@ async def test_a_session_is_renewed_and_each_call_is_counted(sessions: Sessions)
     assert (counted.lock_renewals, counted.empty_receives) == (1, 1)
 
 
+@pytest.mark.usefixtures("sdk_path")
 async def test_locks_of_single_messages_are_renewed_deferred_and_removed(sessions: Sessions) -> None:
     plain = sessions.client.send_link("plain")
     for number in range(3):
         await plain.send_ping(to_amqp_message(ServiceBusMessage("x", message_id=f"m{number}")), timeout=TIMEOUT)
     link = sessions.client.receive_link("plain")
-    received = await link.receive(max_messages=3, max_wait_time=1, timeout=TIMEOUT)
+    received = list[ReceivedMessage]()
+    while len(received) < 3:
+        received += await link.receive(max_messages=3, max_wait_time=1, timeout=TIMEOUT)
     assert await link.renew_locks(received, timeout=TIMEOUT) == [None] * len(received)
     assert sessions.client.meter.read().lock_renewals == len(received) == 3
     assert await link.defer(received[:2], timeout=TIMEOUT) == [None, None]

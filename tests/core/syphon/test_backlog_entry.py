@@ -13,14 +13,15 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, RelayedMessage
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
 from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
-from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
+from servicebus_pair.core.syphon import backlog_entry
+from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry, session_of
 from tests.core.support import encoding as wire
 from tests.core.support.message_strategies import LASTING, WHOLE, messages
 from tests.examples import examples
@@ -145,3 +146,24 @@ def test_section_4_a_message_that_stays_encoded_has_the_bytes_that_decoding_and_
     # Each writes the time of encoding into a message with a time to live.
     with patch("time.mktime", return_value=EPOCH):
         assert outcome(BacklogRewriter(elapses=policy is TimeToLive.ELAPSE)) == outcome(None)
+
+
+@pytest.mark.parametrize(
+    ("path", "session", "found"),
+    [("Flights", "a", ("flights", "a")), ("Flights", None, None), (None, "a", None), (None, None, None)],
+)
+def test_a_session_is_one_of_an_entity_and_what_can_never_be_delivered_has_none(
+    path: str | None, session: str | None, found: tuple[str, str] | None
+) -> None:
+    sent = to_amqp_message(ServiceBusMessage("x", message_id="m", session_id=session))
+    received: Any = SimpleNamespace(amqp=sent if path is None else wrap(sent, entity=path))
+    assert session_of(received) == found
+
+
+def test_a_decoded_message_that_cannot_be_encoded_again_is_undeliverable() -> None:
+    copied = wrap(to_amqp_message(ServiceBusMessage("x", message_id="m")), entity="flights")
+    received = RelayDelivery(bytes(wire.encode(copied)), delivery_id=1, receiver=None, lock_ends=EPOCH + 60)
+    with patch.object(backlog_entry, "encode_message", side_effect=InvalidMessageError("no such type")):
+        with pytest.raises(UndeliverableError, match="no such type") as caught:
+            read_entry(received, policy=TimeToLive.RESTART, now=EPOCH)
+        assert caught.value.reason == "InvalidMessage"
