@@ -96,11 +96,14 @@ def test_a_connection_string_in_the_wrong_field_is_told_where_it_belongs(name: s
         *(("administration", value) for value in ("a b", "sb://a", "a/b", "a:port", "a?x=y", "u:p@a")),
         *(("endpoint_address", value) for value in ("gateway:443", "sb://a/b", "sb://u:p@a", "sb://a?b", "https://a")),
         *(("namespace", value) for value in ("a/b", "a b", "a\nb", "../a")),
+        *(("authority", value) for value in ("http://a", "https://u:p@a", "a\r\nb", "https://a?b", "a#.b")),
     ],
 )
 def test_hosts_addresses_and_names_are_validated_as_such(name: str, value: str):
+    base = BASES["client_secret" if name == "authority" else "connection_string"]
+
     with pytest.raises(ConfigurationError, match=f"{name} is not allowed: it must be"):
-        read_endpoint({**BASES["connection_string"], name: value})
+        read_endpoint({**base, name: value})
 
 
 @pytest.mark.parametrize("authentication", ["default", "managed_identity"])
@@ -131,6 +134,27 @@ def test_tokens_of_the_machine_go_to_hosts_of_azure_only(authentication: str, na
         read_endpoint(given)
     else:
         with pytest.raises(ConfigurationError, match=f"setting {name} is not a host of Azure or this machine"):
+            read_endpoint(given)
+        read_endpoint({**given, "allow_other_hosts": True})
+
+
+@pytest.mark.parametrize("base", ["default", "arm", "client_secret"])
+@pytest.mark.parametrize(
+    ("authority", "allowed"),
+    [
+        *((host, True) for host in ("login.microsoftonline.com", "https://login.microsoftonline.us/", "127.0.0.1:1")),
+        *((host, False) for host in ("evil.example", "https://login.microsoftonline.com.evil.example", "10.0.0.1:443")),
+    ],
+)
+def test_what_the_machine_proves_itself_with_goes_to_token_services_of_azure_only(
+    base: str, authority: str, allowed: bool
+):
+    given = {**BASES[base], "authority": authority}
+
+    if allowed or base == "client_secret":
+        read_endpoint(given)
+    else:
+        with pytest.raises(ConfigurationError, match="setting authority is not a host of Azure or this machine"):
             read_endpoint(given)
         read_endpoint({**given, "allow_other_hosts": True})
 

@@ -16,7 +16,8 @@ management_endpoint) with the same identity. With a connection string, managemen
 given, and ``DefaultAzureCredential`` otherwise.
 
 Tokens of an identity that the machine has (``default``, ``managed_identity``) go to hosts of Service Bus and of Azure
-Resource Manager, and to this machine, only; ``allow_other_hosts`` lifts this.
+Resource Manager, and what it proves itself with to token services of Azure, and all to this machine, only;
+``allow_other_hosts`` lifts this.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote
 
-from servicebus_pair.core.model.checks import boolean, choice, no_secret
+from servicebus_pair.core.model.checks import boolean, choice, no_secret, service_url
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import TRANSPORTS, ArmCoordinates, Endpoint, Secret
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
@@ -74,13 +75,15 @@ ENDPOINT_SETTINGS: Final = (
     _OTHER_HOSTS,
 )
 _OWN_IDENTITIES: Final = (_DEFAULT, _MANAGED_IDENTITY)
+_THIS_MACHINE: Final = r"|localhost|\[::1\]|127\.[0-9]+\.[0-9]+\.[0-9]+"
 _SERVICE_BUS_HOST: Final = re.compile(
-    r"[a-z0-9-]+\.servicebus\.(windows\.net|usgovcloudapi\.net|chinacloudapi\.cn|cloudapi\.de)|localhost|\[::1\]"
-    r"|127\.[0-9]+\.[0-9]+\.[0-9]+"
+    r"[a-z0-9-]+\.servicebus\.(windows\.net|usgovcloudapi\.net|chinacloudapi\.cn|cloudapi\.de)" + _THIS_MACHINE
 )
 _RESOURCE_MANAGER_HOST: Final = re.compile(
-    r"management\.(azure\.com|usgovcloudapi\.net|chinacloudapi\.cn|microsoftazure\.de)|localhost|\[::1\]"
-    r"|127\.[0-9]+\.[0-9]+\.[0-9]+"
+    r"management\.(azure\.com|usgovcloudapi\.net|chinacloudapi\.cn|microsoftazure\.de)" + _THIS_MACHINE
+)
+_TOKEN_HOST: Final = re.compile(
+    r"login\.(microsoftonline\.(com|us|de)|windows\.net|chinacloudapi\.cn|partner\.microsoftonline\.cn)" + _THIS_MACHINE
 )
 _FORM_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "authentication": (_CONNECTION_STRING,),
@@ -173,6 +176,8 @@ class _EndpointParser:
         self._check_fields(authentication)
         common: dict[str, Any] = {name: self._text(name) for name in _COMMON_SETTINGS if name in self.given}
         self._check_file("ca_file")
+        if "authority" in self.given:
+            service_url("https://", "")(f"setting {self.label('authority')}", self._text("authority"))
         self._check_token_hosts(authentication)
         arm = self._arm(authentication)
         source = "connection_string" if authentication == _CONNECTION_STRING else "host"
@@ -194,13 +199,13 @@ class _EndpointParser:
             # With a connection string, the machine's identity may manage the namespace.
             hosts = {}
         if authentication != _CLIENT_SECRET and "client_secret" not in self.given:
-            hosts["management_endpoint"] = _RESOURCE_MANAGER_HOST
+            hosts |= {"management_endpoint": _RESOURCE_MANAGER_HOST, "authority": _TOKEN_HOST}
         for name, known in hosts.items():
             host = (self._text(name) or "").rpartition("://")[2].rstrip("/").casefold()
             if host and known.fullmatch(re.sub(r":[0-9]{1,5}$", "", host)) is None:
                 raise ConfigurationError(
-                    f"setting {self.label(name)} is not a host of Azure or this machine, and would get tokens of this "
-                    f"machine's identity: allowed with {self.label(_OTHER_HOSTS)}"
+                    f"setting {self.label(name)} is not a host of Azure or this machine, and would get tokens or a "
+                    f"secret of this machine's identity: allowed with {self.label(_OTHER_HOSTS)}"
                 )
 
     def _choice(self, name: str, allowed: tuple[str, ...]) -> str:

@@ -225,9 +225,9 @@ async def test_section_4_a_failed_lookup_is_raised() -> None:
 
 async def test_the_emulator_is_called_over_http_and_other_namespaces_over_https() -> None:
     local, remote = ServiceBusAdministration(endpoint()), endpoint(LOCAL.replace("=true", "=false"))
-    assert type(local._client._pipeline._transport).__name__ == "_PlainHttpTransport"
+    assert local._client._pipeline._transport._plain
     async with administration_for(remote) as administration:
         assert isinstance(administration, ServiceBusAdministration)
-        assert type(administration._client._pipeline._transport).__name__ != "_PlainHttpTransport"
+        assert not administration._client._pipeline._transport._plain
     assert local._client._config.retry_policy.total_retries == 0
     await local._client.close()

@@ -18,6 +18,7 @@ from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import QueueSettings
 from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, run_call, split_subscription
+from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
 
 __all__ = ["ArmAdministration"]
 
@@ -159,9 +160,7 @@ class ArmAdministration:
 
 def _sdk_client(endpoint: Endpoint, arm: ArmCoordinates) -> ServiceBusManagementClient:
     # The SDK's retries would turn one slow response into four.
-    settings: dict[str, Any] = {"retry_total": 0}
-    if endpoint.ca_file is not None:
-        settings["connection_verify"] = endpoint.ca_file
+    settings: dict[str, Any] = {"retry_total": 0, "transport": GuardedTransport(ca_file=endpoint.ca_file)}
     if arm.management_endpoint is not None:
         settings["base_url"] = arm.management_endpoint
         settings["credential_scopes"] = _scopes(arm.management_endpoint)

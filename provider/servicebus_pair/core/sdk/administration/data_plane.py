@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
-from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import EntityStatus, QueueProperties
 
@@ -25,6 +24,7 @@ from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSettings
 from servicebus_pair.core.protocol.iso_duration import format_duration
+from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
 from servicebus_pair.core.sdk.error_mapping import classify, error_text
 
 __all__ = [
@@ -223,24 +223,16 @@ def classify_http(failure: Exception, where: str) -> ServiceError:
 
 def sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
     """Return the SDK's client of a namespace's administration."""
+    ca_file = None if endpoint.emulator else endpoint.ca_file
     # The SDK's retries would turn one slow response into four.
-    settings: dict[str, Any] = {"retry_total": 0}
-    if endpoint.emulator:
-        settings["transport"] = _PlainHttpTransport()
-    elif endpoint.ca_file is not None:
-        settings["connection_verify"] = endpoint.ca_file
+    settings: dict[str, Any] = {
+        "retry_total": 0,
+        "transport": GuardedTransport(plain=endpoint.emulator, ca_file=ca_file),
+    }
     if endpoint.connection_string is None:
         return ServiceBusAdministrationClient(endpoint.administration, endpoint.credential, **settings)
     text = endpoint.connection_string.reveal().replace(endpoint.host, endpoint.administration, 1)
     return ServiceBusAdministrationClient.from_connection_string(text, **settings)
-
-
-class _PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
-    """Sends requests over http: the SDK always writes https, but the emulator serves http."""
-
-    async def send(self, request: Any, **settings: Any) -> Any:
-        request.url = request.url.replace("https://", "http://", 1)
-        return await super().send(request, **settings)
 
 
 def _finite_durations(settings: QueueSettings) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""An administration in other hands: it gets no more memory than a listing needs, and sends nobody's token elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from servicebus_pair.core import ArmCoordinates, ClientSecret, Endpoint, Secret
+from servicebus_pair.core.errors import ServiceFaultError
+from servicebus_pair.core.sdk.administration import administration_for
+from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
+
+MEGABYTE = 1 << 20
+FEED = b"HTTP/1.1 200 OK\r\nContent-Type: application/atom+xml\r\n"
+KEY = "SharedAccessKeyName=a;SharedAccessKey=c4nary+c4nary/c4nary0c4nary1c4nary2c4nary34="
+
+
+@asynccontextmanager
+async def serving(answer: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Yield the address of a server with this answer, and what it was asked and has sent."""
+    seen: list[bytes] = []
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            seen.append(await reader.readuntil(b"\r\n\r\n"))
+            async for block in answer():
+                writer.write(block)
+                await writer.drain()
+                seen.append(block)
+        writer.close()
+
+    server = await asyncio.start_server(converse, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
+
+
+def at(administration: str) -> Endpoint:
+    text = f"Endpoint=sb://{administration};{KEY};UseDevelopmentEmulator=true"
+    return Endpoint.from_connection_string(text, namespace="contoso", administration=administration)
+
+
+async def test_no_token_and_no_request_goes_where_an_answer_points():
+    async def nothing() -> AsyncIterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+    async with serving(nothing) as (thief, stolen):
+
+        async def elsewhere() -> AsyncIterator[bytes]:
+            yield f"HTTP/1.1 307 Go\r\nLocation: http://{thief}/x\r\nContent-Length: 0\r\n\r\n".encode()
+
+        async with serving(elsewhere) as (address, _), administration_for(at(address)) as administration:
+            with pytest.raises(ServiceFaultError, match="points to another host"):
+                await administration.queue_depths("contoso/")
+
+    assert stolen == []
+
+
+async def test_an_answer_without_an_end_is_not_read_beyond_a_limit():
+    async def endless() -> AsyncIterator[bytes]:
+        yield FEED + b"\r\n<feed>"
+        for _ in range(500):
+            yield b" " * MEGABYTE
+
+    async with serving(endless) as (address, sent), administration_for(at(address)) as administration:
+        with pytest.raises(ServiceFaultError, match="larger than 8388608 bytes"):
+            await administration.queue_depths("contoso/")
+
+    # What the buffers of two sockets take is sent as well.
+    assert sum(map(len, sent)) < 40 * MEGABYTE
+
+
+async def test_an_answer_that_is_compressed_is_refused():
+    bomb = gzip.compress(b" " * 64 * MEGABYTE)
+
+    async def compressed() -> AsyncIterator[bytes]:
+        yield FEED + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
+
+    async with serving(compressed) as (address, seen), administration_for(at(address)) as administration:
+        with pytest.raises(ServiceFaultError, match="is compressed, which was not asked for"):
+            await administration.queue_depths("contoso/")
+
+    assert b"accept-encoding: identity" in seen[0].lower()
+
+
+async def test_the_resource_manager_is_called_likewise():
+    application = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"))
+    arm = ArmCoordinates(subscription_id="s", resource_group="g", credential=application)
+    endpoint = Endpoint.from_credential("contoso.servicebus.windows.net", application, arm=arm)
+
+    async with administration_for(endpoint) as administration:
+        assert isinstance(administration._client._client._pipeline._transport, GuardedTransport)  # type: ignore[attr-defined]
