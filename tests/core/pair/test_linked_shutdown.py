@@ -100,18 +100,23 @@ async def test_client_that_ends_faults_its_partner_after_the_grace(side: str, ho
         assert len(caught.value.unsent) == 2
 
 
+def tasks_of_the_partner() -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == "fault the partner client"]
+
+
 async def test_closed_pair_leaves_no_task() -> None:
     """The loop may end right after, and would destroy a pending task."""
     async with open_quick_pair(close_grace=timedelta(seconds=5)) as local_pair:
         sender = local_pair.pair.sender("flights")
         await sender.send(numbered(1))
         await local_pair.pair.close()
-        assert not [task for task in asyncio.all_tasks() if task.get_name() == "follow the partner"]
+        assert tasks_of_the_partner() == []
     async with open_quick_pair(close_grace=timedelta(seconds=5)) as local_pair:
         local_pair.pair._open().secondary.fault(PairClosedError("the process is stopping"))
         await asyncio.sleep(0)
+        assert len(tasks_of_the_partner()) == 1
         await local_pair.pair.close()
-        assert not [task for task in asyncio.all_tasks() if task.get_name() == "follow the partner"]
+        assert tasks_of_the_partner() == []
 
 
 async def test_clients_closed_together_are_not_faulted() -> None:

@@ -26,7 +26,7 @@ class LinkedShutdown:
         secondary.on_closed = lambda why: self._on_ended(secondary, primary, why)
 
     def _on_ended(self, ended: NamespaceClient, other: NamespaceClient, why: str) -> None:
-        if other.is_closed or not self._active:
+        if not self._active:
             return
         task = asyncio.get_running_loop().create_task(
             self._fault_later(ended, other, why), name="fault the partner client"
@@ -36,13 +36,12 @@ class LinkedShutdown:
 
     async def _fault_later(self, ended: NamespaceClient, other: NamespaceClient, why: str) -> None:
         await self._clock.sleep(self._grace)
-        if not other.is_closed:
-            other.fault(
-                PartnerFaultError(
-                    f"the client of namespace {other.namespace} was faulted {self._grace:g} s after its partner "
-                    f"{ended.namespace} {why}: open a new pair"
-                )
+        other.fault(
+            PartnerFaultError(
+                f"the client of namespace {other.namespace} was faulted {self._grace:g} s after its partner "
+                f"{ended.namespace} {why}: open a new pair"
             )
+        )
 
     async def close(self) -> None:
         """Stop watching, before both clients are closed. Idempotent."""
