@@ -12,14 +12,13 @@ from typing import Final
 
 from servicebus_emulator.amqp.codec.raw_encoding import compound_items, decode_text
 from servicebus_emulator.amqp.codec.sections import SectionCode, sections
-from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageTooLarge, UnprocessableMessage
+from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, UnprocessableMessage
 from servicebus_emulator.engine.model.message import Content
 
-__all__ = ["MAX_BATCH_MESSAGES", "MAX_PROPERTIES_BYTES", "MAX_PROPERTY_BYTES", "check_messages"]
+__all__ = ["MAX_BATCH_MESSAGES", "MAX_PROPERTY_BYTES", "check_count", "check_messages"]
 
 MAX_BATCH_MESSAGES: Final = 4500
 MAX_PROPERTY_BYTES: Final = 32 * 1024
-MAX_PROPERTIES_BYTES: Final = 64 * 1024
 # A value this large has a constructor and a length of four bytes.
 _LONG_FORM_BYTES: Final = 5
 _REFUSAL: Final = (
@@ -33,10 +32,8 @@ def check_messages(contents: Sequence[Content]) -> None:
 
     :raises UnprocessableMessage: when there are more than 4,500, or one has a time to live of 0 or an application
         property of more than 32 KB.
-    :raises MessageTooLarge: when the application properties of one exceed 64 KB.
     """
-    if len(contents) > MAX_BATCH_MESSAGES:
-        raise _unprocessable(f"{len(contents)} messages; allowed: {MAX_BATCH_MESSAGES}")
+    check_count(len(contents))
     for position, content in enumerate(contents):
         if content.time_to_live == 0:
             raise _unprocessable(f"message {position} has a time to live of 0; allowed: 1 ms and more")
@@ -45,14 +42,18 @@ def check_messages(contents: Sequence[Content]) -> None:
             _check_properties(content.sections, position=position)
 
 
+def check_count(count: int) -> None:
+    """Check the number of messages of one transfer or request.
+
+    :raises UnprocessableMessage: when there are more than 4,500.
+    """
+    if count > MAX_BATCH_MESSAGES:
+        raise _unprocessable(f"{count} messages; allowed: {MAX_BATCH_MESSAGES}")
+
+
 def _check_properties(data: bytes, *, position: int) -> None:
     for code, _, value, end in sections(data):
         if code == SectionCode.APPLICATION_PROPERTIES and end - value > MAX_PROPERTY_BYTES:
-            if end - value > MAX_PROPERTIES_BYTES:
-                raise MessageTooLarge(
-                    f"the properties of message {position} have {end - value} bytes, which exceeds the limit "
-                    f"({MAX_PROPERTIES_BYTES}) currently allowed"
-                )
             _check_each_property(data[value:end], position=position)
 
 

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final
 
 __all__ = [
+    "MAX_ITEMS",
     "NULL",
     "MalformedValueError",
     "compound_items",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 NULL = b"\x40"
+MAX_ITEMS: Final = 250_000
+"""How many items a list or map may have: while one client's are decoded, the others wait."""
 
 _DESCRIBED = 0x00
 # Value lengths in bytes, including the constructor, by the high half of the constructor.
@@ -115,7 +118,9 @@ def compound_items(data: bytes) -> list[bytes]:
     if len(data) < position:
         raise MalformedValueError("a list or map without a count")
     count = data[2] if small else int.from_bytes(data[5:9], "big")
-    items = encoded_items(data, position)
+    if count > MAX_ITEMS:
+        raise MalformedValueError(f"a list or map announces {count} items; allowed: {MAX_ITEMS}")
+    items = encoded_items(data, position, most=count)
     if len(items) != count:
         raise MalformedValueError(f"a list or map announces {count} items but contains {len(items)}")
     return items
@@ -134,13 +139,16 @@ def described_value(data: bytes) -> tuple[int | str | None, bytes]:
     return (decode_text(descriptor) if code is None else code), data[end : value_end(data, end)]
 
 
-def encoded_items(data: bytes, position: int) -> list[bytes]:
+def encoded_items(data: bytes, position: int, *, most: int = MAX_ITEMS) -> list[bytes]:
     """Return the consecutive encoded values from `position` to the end.
 
-    :raises MalformedValueError: when the bytes are not AMQP values.
+    :param most: how many there may be.
+    :raises MalformedValueError: when the bytes are not AMQP values, or too many.
     """
     items: list[bytes] = []
     while position < len(data):
+        if len(items) == most:
+            raise MalformedValueError(f"more than {most} items follow each other")
         end = value_end(data, position)
         items.append(data[position:end])
         position = end

@@ -6,8 +6,17 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError, decode_integer, value_end
+from servicebus_emulator.engine.model.errors import MessageTooLarge
 
-__all__ = ["Section", "SectionCode", "data_section_body", "encode_section", "sections"]
+__all__ = [
+    "MAX_PROPERTIES_BYTES",
+    "Section",
+    "SectionCode",
+    "data_section_body",
+    "encode_section",
+    "received_sections",
+    "sections",
+]
 
 
 class SectionCode(IntEnum):
@@ -32,17 +41,26 @@ A plain tuple for speed: several are created for each incoming message.
 
 _SHORT_DESCRIPTORS: Final = {bytes((0x00, 0x53, code)): int(code) for code in SectionCode}
 _DESCRIPTOR_BYTES: Final = 3
+_APPLICATION_PROPERTIES: Final = int(SectionCode.APPLICATION_PROPERTIES)
+# More messages than in any batch: while one client's are found, the others wait.
+_MAX_SECTIONS: Final = 100_000
+
+MAX_PROPERTIES_BYTES: Final = 64 * 1024
+"""How long the application properties of a message may be, encoded."""
+
 _SHORT_BINARY, _BINARY = 0xA0, 0xB0
 
 
 def sections(data: bytes) -> list[Section]:
     """Return the sections of an encoded message, in order.
 
-    :raises MalformedValueError: when the bytes are not a sequence of message sections.
+    :raises MalformedValueError: when the bytes are not a sequence of message sections, or of too many.
     """
     found: list[Section] = []
     position, length = 0, len(data)
     while position < length:
+        if len(found) == _MAX_SECTIONS:
+            raise MalformedValueError(f"a message or batch has more than {_MAX_SECTIONS} sections")
         value = position + _DESCRIPTOR_BYTES
         code = _SHORT_DESCRIPTORS.get(data[position:value])
         if code is None:
@@ -50,6 +68,22 @@ def sections(data: bytes) -> list[Section]:
         end = value_end(data, value)
         found.append((code, position, value, end))
         position = end
+    return found
+
+
+def received_sections(data: bytes) -> list[Section]:
+    """Return the sections of what a client sent.
+
+    :raises MalformedValueError: see :func:`sections`.
+    :raises MessageTooLarge: when the application properties exceed 64 KB, before any of them is decoded.
+    """
+    found = sections(data)
+    for code, _, value, end in found:
+        if code == _APPLICATION_PROPERTIES and end - value > MAX_PROPERTIES_BYTES:
+            raise MessageTooLarge(
+                f"the application properties have {end - value} bytes, which exceeds the limit "
+                f"({MAX_PROPERTIES_BYTES}) currently allowed"
+            )
     return found
 
 

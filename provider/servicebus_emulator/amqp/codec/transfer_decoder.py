@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from servicebus_emulator.amqp.codec.message_checks import check_count
 from servicebus_emulator.amqp.codec.raw_encoding import (
     NULL,
     MalformedValueError,
@@ -21,7 +22,14 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     encoded_items,
     value_end,
 )
-from servicebus_emulator.amqp.codec.sections import Section, SectionCode, data_section_body, encode_section, sections
+from servicebus_emulator.amqp.codec.sections import (
+    Section,
+    SectionCode,
+    data_section_body,
+    encode_section,
+    received_sections,
+    sections,
+)
 from servicebus_emulator.engine.model.message import Content
 
 __all__ = ["decode_message", "decode_transfer", "encoded_message_id"]
@@ -88,13 +96,16 @@ def decode_transfer(data: bytes, *, batch: bool, new_id: Callable[[], str]) -> l
         payload of a message may be an encoded message.
     :param new_id: returns an id for a message that has none.
     :raises MalformedValueError: when the bytes are not a message, or those of a batch not messages.
+    :raises MessageTooLarge: when the application properties of a message exceed 64 KB.
+    :raises UnprocessableMessage: when there are more than 4,500 messages.
     """
-    found = sections(data)
+    found = received_sections(data)
     if not batch:
         return [_decode(data, found, new_id)]
     messages = [data_section_body(data, value, end) for code, _, value, end in found if code == _DATA]
     if len(messages) == 0:
         raise MalformedValueError("a batch without messages")
+    check_count(len(messages))
     return [decode_message(each, new_id=new_id) for each in messages]
 
 
@@ -102,8 +113,9 @@ def decode_message(data: bytes, *, new_id: Callable[[], str]) -> Content:
     """Decode a single message.
 
     :raises MalformedValueError: when the bytes are not a message.
+    :raises MessageTooLarge: when its application properties exceed 64 KB.
     """
-    return _decode(data, sections(data), new_id)
+    return _decode(data, received_sections(data), new_id)
 
 
 def encoded_message_id(content: Content) -> bytes:

@@ -62,6 +62,7 @@ class Described:
 Value = None | bool | int | float | str | bytes | UUID | Array | Described | list["Value"] | dict["Value", "Value"]
 
 _MAX_DEPTH = 16
+_MAX_VALUES = 100_000
 _LISTS = frozenset({0x45, 0xC0, 0xD0})
 _MAPS = frozenset({0xC1, 0xD1})
 _BOOLEANS = {0x41: True, 0x42: False}
@@ -81,21 +82,12 @@ _ulong = Struct(">BQ").pack
 _FLOATING = {_FLOAT: Struct(">f").unpack, _DOUBLE: Struct(">d").unpack}
 
 
-def decode(data: bytes, *, depth: int = 0) -> Value:
+def decode(data: bytes) -> Value:
     """Decode a value. Descriptors are dropped; a value of a type that requests do not use becomes None.
 
-    :raises MalformedValueError: when the bytes are not a value, or are nested too deeply.
+    :raises MalformedValueError: when the bytes are not a value, or are nested too deeply, or are too many values.
     """
-    if depth > _MAX_DEPTH:
-        raise MalformedValueError(f"values are nested deeper than {_MAX_DEPTH}")
-    constructor = data[0]
-    if constructor in _LISTS:
-        return [decode(item, depth=depth + 1) for item in compound_items(data)]
-    if constructor in _MAPS:
-        return _decode_map(data, depth=depth)
-    if constructor in {_SMALL_ARRAY, _ARRAY}:
-        return _decode_array(data, depth=depth)
-    return _decode_scalar(data)
+    return _Decoder().decode(data, depth=0)
 
 
 def encode(value: Value) -> bytes:
@@ -122,34 +114,62 @@ def encode(value: Value) -> bytes:
     return NULL if value is None else bytes((_UUID,)) + value.bytes
 
 
-def _decode_map(data: bytes, *, depth: int) -> dict[Value, Value]:
-    items = compound_items(data)
-    if len(items) % 2 != 0:
-        raise MalformedValueError("a map contains a key without a value")
-    decoded: dict[Value, Value] = {}
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        name = _decode_scalar(key)
-        if name is not None:
-            decoded[name] = decode(value, depth=depth + 1)
-    return decoded
+class _Decoder:
+    """Decodes one value with those in it, whose number is limited: while one client's are decoded, the others wait."""
 
+    def __init__(self) -> None:
+        self._left = _MAX_VALUES
 
-def _decode_array(data: bytes, *, depth: int) -> list[Value]:
-    small = data[0] == _SMALL_ARRAY
-    start = 3 if small else 9
-    if len(data) <= start:
-        if len(data) == start:
+    def decode(self, data: bytes, *, depth: int) -> Value:
+        if depth > _MAX_DEPTH:
+            raise MalformedValueError(f"values are nested deeper than {_MAX_DEPTH}")
+        constructor = data[0]
+        if constructor in _LISTS:
+            return [self.decode(item, depth=depth + 1) for item in self._items(data)]
+        if constructor in _MAPS:
+            return self._map(data, depth=depth)
+        if constructor in {_SMALL_ARRAY, _ARRAY}:
+            return self._array(data, depth=depth)
+        return _decode_scalar(data)
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise MalformedValueError(f"a request has more than {_MAX_VALUES} values")
+
+    def _items(self, data: bytes) -> list[bytes]:
+        items = compound_items(data)
+        self._spend(len(items))
+        return items
+
+    def _map(self, data: bytes, *, depth: int) -> dict[Value, Value]:
+        items = self._items(data)
+        if len(items) % 2 != 0:
+            raise MalformedValueError("a map contains a key without a value")
+        decoded: dict[Value, Value] = {}
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            name = _decode_scalar(key)
+            if name is not None:
+                decoded[name] = self.decode(value, depth=depth + 1)
+        return decoded
+
+    def _array(self, data: bytes, *, depth: int) -> list[Value]:
+        small = data[0] == _SMALL_ARRAY
+        start = 3 if small else 9
+        if len(data) <= start:
+            if len(data) == start:
+                return []
+            raise MalformedValueError("an array is cut off")
+        count = data[2] if small else int.from_bytes(data[5:9], "big")
+        constructor, body = data[start : start + 1], data[start + 1 :]
+        if count == 0:
             return []
-        raise MalformedValueError("an array is cut off")
-    count = data[2] if small else int.from_bytes(data[5:9], "big")
-    constructor, body = data[start : start + 1], data[start + 1 :]
-    if count == 0:
-        return []
-    width, rest = divmod(len(body), count)
-    if rest != 0 or width == 0:
-        # Items of variable length, such as strings; requests contain no such arrays.
-        raise MalformedValueError(f"an array of {count} items has {len(body)} bytes; allowed: items of one length")
-    return [decode(constructor + body[at : at + width], depth=depth + 1) for at in range(0, len(body), width)]
+        width, rest = divmod(len(body), count)
+        if rest != 0 or width == 0:
+            # Items of variable length, such as strings; requests contain no such arrays.
+            raise MalformedValueError(f"an array of {count} items has {len(body)} bytes; allowed: items of one length")
+        self._spend(count)
+        return [self.decode(constructor + body[at : at + width], depth=depth + 1) for at in range(0, len(body), width)]
 
 
 def _decode_scalar(data: bytes) -> bool | int | float | str | bytes | UUID | None:

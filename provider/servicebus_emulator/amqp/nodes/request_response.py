@@ -16,7 +16,7 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     decode_text,
     encode_list,
 )
-from servicebus_emulator.amqp.codec.sections import SectionCode, encode_section, sections
+from servicebus_emulator.amqp.codec.sections import SectionCode, encode_section, received_sections
 from servicebus_emulator.amqp.codec.value_codec import Value, decode, encode
 from servicebus_emulator.amqp.nodes.operation_faults import apply_fault
 from servicebus_emulator.amqp.session.delivery_buffer import DeliveryBuffer
@@ -81,12 +81,13 @@ def decode_request(data: bytes) -> Request:
     """Decode a request.
 
     :raises InvalidArgument: when the bytes are no request.
+    :raises MessageTooLarge: when its application properties exceed 64 KB.
     """
     fields: list[bytes] = []
     properties: Value = {}
     body: Value = None
     try:
-        for code, _, start, end in sections(data):
+        for code, _, start, end in received_sections(data):
             value = data[start:end]
             if code == SectionCode.PROPERTIES:
                 fields = compound_items(value)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError, value_end
+from servicebus_emulator.amqp.codec.raw_encoding import NULL, MalformedValueError, encode_list, value_end
 from servicebus_emulator.amqp.codec.value_codec import Array, Int, Timestamp, Value, decode, encode
 from tests.emulator.support.encoded_messages import encoded_values
 
@@ -36,6 +36,29 @@ def test_values_survive_an_encoding_round_trip(value: Value):
 @pytest.mark.parametrize("items", [(), (UUID(int=1), UUID(int=2)), (Timestamp(5),), (1, -1, 2**40)])
 def test_arrays_are_decoded_as_lists(items: tuple[UUID, ...] | tuple[int, ...]):
     assert decode(encode(Array(items))) == list(items)
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ([NULL] * 300_000, "announces 300000 items; allowed: 250000"),
+        ([encode_list([NULL] * 1_000)] * 101, "more than 100000 values"),
+        ([encode(Array(tuple(range(60_000))))] * 2, "more than 100000 values"),
+    ],
+    ids=["one list", "lists", "arrays"],
+)
+def test_more_values_than_any_request_has_are_refused(items: list[bytes], text: str):
+    """While the values of one client are decoded, the others wait."""
+    with pytest.raises(MalformedValueError, match=text):
+        decode(encode_list(items))
+
+
+def test_no_more_items_are_decoded_than_announced():
+    hidden = bytearray(encode_list([NULL] * 1_000 + [b"\x3f"]))
+    hidden[5:9] = (1).to_bytes(4, "big")
+    # The last item is of no AMQP type.
+    with pytest.raises(MalformedValueError, match="more than 1 items"):
+        decode(bytes(hidden))
 
 
 def test_deeply_nested_values_are_refused():
