@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -30,6 +31,8 @@ SOURCE = (
     "spark/scenarios/test_stream",
     "spark/transfer/test_publishing.py",
 )
+# Workers that take tests of Airflow: its first task costs each of them five seconds of processor time.
+MOST_AIRFLOWS = 4
 # Files that cannot be split and take longest, the longest first, as measured: they must not start last.
 LONGEST = [
     *WHOLE,
@@ -37,6 +40,8 @@ LONGEST = [
     "spark/jobs/test_publish.py",
     "spark/jobs/test_drain.py",
     "system/test_chaos.py",
+    "airflow/dags/test_servicebus_pair_recovery.py",
+    "airflow/operators/test_receive.py",
     "airflow/scenarios/test_outage.py",
     "airflow/operators/test_drill.py",
     "airflow/operators/test_syphon.py",
@@ -69,6 +74,19 @@ class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no t
     every test is a share of its own: most of them wait, and an idle worker takes the next.
     """
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._airflows: set[Any] = set()
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give the worker the first share that it may take, or the first one of all."""
+        full = node not in self._airflows and len(self._airflows) >= MOST_AIRFLOWS
+        share = next((name for name in self.workqueue if not (full and _is_airflow(name))), next(iter(self.workqueue)))
+        if _is_airflow(share):
+            self._airflows.add(node)
+        self.workqueue.move_to_end(share, last=False)
+        super()._assign_work_unit(node)
+
     def _split_scope(self, nodeid: str) -> str:
         name = nodeid.partition("::")[0].removeprefix("tests/")
         room = name.partition("/")[0]
@@ -77,6 +95,10 @@ class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no t
         if room == "spark" and name not in APART:
             return "data source" if name.startswith(SOURCE) else "jobs"
         return WHOLE.get(name, name)
+
+
+def _is_airflow(share: str) -> bool:
+    return share.startswith("airflow/")
 
 
 def longest_first(items: list[pytest.Item]) -> None:

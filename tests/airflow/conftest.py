@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -87,6 +88,22 @@ class CurrentStdout(io.StringIO):
         sys.stdout.flush()
 
 
+def _answer_one_request_at_a_time() -> None:
+    """Keep two threads of a task that ``dag.test`` runs from losing its connection to the supervisor.
+
+    It is taken away while a request is answered, and stays away if another request begins meanwhile.
+    """
+    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+
+    send, answering = InProcessSupervisorComms.send, threading.RLock()
+
+    def send_alone(comms: InProcessSupervisorComms, msg: Any) -> Any:
+        with answering:
+            return send(comms, msg)
+
+    InProcessSupervisorComms.send = send_alone
+
+
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
     """The folder of an Airflow whose database is ready."""
@@ -95,6 +112,7 @@ def airflow_db() -> Path:
 
     initdb()
     DagBundlesManager().sync_bundles_to_db()
+    _answer_one_request_at_a_time()
     for handler in logging.getLogger().handlers:
         if type(handler) is logging.StreamHandler:
             handler.setStream(CurrentStdout())
@@ -153,6 +171,33 @@ class Pair:
         return {**connection_extra(self.primary["contoso"], self.secondary["contoso-dr"]), **self.settings}
 
 
+@contextmanager
+def _both_processes(folder: Path, *, key: str | None = KEY) -> Iterator[list[EmulatorProcess]]:
+    processes = [EmulatorProcess([name], data=folder / name, key=key) for name in ("contoso", "contoso-dr")]
+    with ThreadPoolExecutor() as together:
+        try:
+            list(together.map(EmulatorProcess.start, processes))
+            yield processes
+        finally:
+            list(together.map(EmulatorProcess.stop, processes))
+
+
+@pytest.fixture(scope="session")
+def shared_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EmulatorProcess]]:
+    """A process for each namespace, for one test after the other: a start takes half a second of processor time."""
+    with _both_processes(tmp_path_factory.mktemp("namespaces")) as processes:
+        yield processes
+
+
+def _empty(process: EmulatorProcess, served: RemoteNamespace) -> None:
+    """Undo what a test did to a namespace."""
+    process.restore()
+    served.clear_faults()
+    for each in served._ask_json("GET", "/$page/overview")["entities"]:
+        if each["kind"] != "subscription":
+            served.delete(each["path"])
+
+
 @pytest.fixture
 def pair(
     tmp_path: Path,
@@ -162,30 +207,21 @@ def pair(
 ) -> Iterator[Pair]:
     """Both namespaces, running, and the environment variable of the connection ``contoso_pair``.
 
-    Its parameter is the key; ``None`` is the well-known one, with which the default client gets tokens. One process
-    serves both, except for tests marked ``apart``, in which one of them is killed or frozen.
+    The primary has two empty queues, the secondary nothing. With ``None`` as parameter, the key is the well-known one,
+    with which the default client gets tokens.
     """
-    config = tmp_path / "emulator.json"
-    queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
-    namespaces = [{"Name": "contoso", "Queues": queues}, {"Name": "contoso-dr"}]
-    config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    if request.node.get_closest_marker("apart") is None:
-        key = getattr(request, "param", KEY)
-        processes = [EmulatorProcess(["contoso", "contoso-dr"], data=tmp_path / "both", config=config, key=key)]
-    else:
-        processes = [
-            EmulatorProcess([name], data=tmp_path / name, config=config, key=KEY) for name in ("contoso", "contoso-dr")
-        ]
-    with ThreadPoolExecutor() as together:
-        try:
-            for started in [together.submit(each.start) for each in processes]:
-                started.result()
-            both = Pair(processes[0], processes[-1])
-            define_connection(monkeypatch, both.extra())
-            yield both
-        finally:
-            for stopped in [together.submit(each.stop) for each in processes]:
-                stopped.result()
+    with ExitStack() as stack:
+        if hasattr(request, "param"):
+            processes = stack.enter_context(_both_processes(tmp_path, key=request.param))
+        else:
+            processes = request.getfixturevalue("shared_processes")
+        both = Pair(*processes)
+        _empty(both.primary, both.primary["contoso"])
+        _empty(both.secondary, both.secondary["contoso-dr"])
+        for queue in ("flights", "briefings"):
+            both.primary["contoso"].create_queue(queue)
+        define_connection(monkeypatch, both.extra())
+        yield both
 
 
 @pytest.fixture

@@ -49,7 +49,6 @@ def test_cancel_stops_the_running_coroutine_and_runs_its_cleanup():
     assert closed.is_set()
 
 
-@pytest.mark.apart
 def test_a_time_limit_ends_a_hanging_send_and_leaves_no_thread(
     pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str]
 ):

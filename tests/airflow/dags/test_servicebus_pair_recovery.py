@@ -154,7 +154,6 @@ def test_sessions_sent_during_a_failover_are_recovered_in_order(
         assert [each.message_id for each in arrived if each.session_id == name] == [f"{name}{n}" for n in range(7)]
 
 
-@pytest.mark.apart
 def test_a_dry_run_reports_waiting_messages_and_moves_none(pair: Pair, recover: Recover):
     asyncio.run(divert(pair, count=3))
     pair.primary.kill()
@@ -283,7 +282,6 @@ def test_a_queue_outside_the_backlog_is_refused():
         ServiceBusPairHook(CONN_ID).filled_backlog_queues(["orders"])
 
 
-@pytest.mark.apart
 @pytest.mark.slow
 @pytest.mark.spark
 def test_recovery_from_a_real_outage_loses_nothing_and_the_next_run_is_empty(  # noqa: PLR0917  fixtures

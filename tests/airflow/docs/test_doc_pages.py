@@ -64,7 +64,6 @@ def test_quiet_day_matches_the_specification():
     assert re.search(r"^ +10 +15 min +960 +28,800 ", run_snippet("cost-quiet"), flags=re.MULTILINE)
 
 
-@pytest.mark.apart
 def test_operations_snippets_inspect_drain_and_redrive(pair: Pair):
     asyncio.run(divert(pair))
     pair.primary.kill()

@@ -21,7 +21,6 @@ ALL = "reach yes, authenticate yes, send yes, listen yes, manage yes"
 UNTRIED = "send not known (no queue to test), listen not known (no queue to test)"
 
 
-@pytest.mark.apart
 def test_the_result_covers_both_namespaces_even_if_one_is_down(pair: Pair):
     hook = ServiceBusPairHook(CONN_ID)
     assert hook.test_connection() == (

@@ -67,7 +67,6 @@ def test_a_plain_task_sends_over_the_hook(pair: Pair, run_dag: RunDag):
     assert arrived[0].message_id == "m"
 
 
-@pytest.mark.apart
 def test_a_plain_task_survives_an_outage_and_shares_what_it_saw(pair: Pair, run_dag: RunDag):
     """SPEC section 4: the send that finds the outage is diverted."""
     from airflow.sdk import DAG, task

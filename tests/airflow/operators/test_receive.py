@@ -92,7 +92,6 @@ def test_what_cannot_be_stored_stays_in_the_queue(
     assert [message.body for message in contents(pair.primary["contoso"], "briefings")] == ["small"]
 
 
-@pytest.mark.apart
 def test_a_deferred_task_waits_for_the_primary_and_for_a_message(
     pair: Pair, run_dag: RunDag, restart_soon: RestartSoon
 ):

@@ -51,7 +51,6 @@ async def test_a_very_short_burst_still_makes_progress(pair: Pair):
     assert len(contents(pair.primary["contoso"], "flights")) == moved
 
 
-@pytest.mark.apart
 def test_an_outage_during_the_drain_defers_without_a_retry(pair: Pair, run_dag: RunDag):
     asyncio.run(divert(pair, count=80))
     death = threading.Timer(4, pair.primary.kill)

@@ -14,7 +14,6 @@ from tests.airflow.support.tasks import provision
 INTERVAL = 4.0
 
 
-@pytest.mark.apart
 @pytest.mark.parametrize("kind", ["operator", "decorator"])
 def test_three_mapped_sends_wait_one_interval_and_announce_one_failover(
     pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str

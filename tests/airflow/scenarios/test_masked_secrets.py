@@ -19,7 +19,6 @@ from tests.airflow.support.database import all_files, database_dump
 from tests.airflow.support.queues import contents
 
 
-@pytest.mark.apart
 def test_tasks_leave_neither_keys_nor_bodies_behind(
     pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ):

@@ -6,8 +6,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.airflow.conftest import Pair, RunDag, events, run_task
 from tests.airflow.support.queues import contents
 from tests.airflow.support.tasks import drain, provision, send
@@ -32,7 +30,6 @@ def test_a_send_arrives_with_all_its_properties(pair: Pair, run_dag: RunDag):
     assert full.properties == {"delay": 12, "carrier": "UA"}
 
 
-@pytest.mark.apart
 def test_an_outage_diverts_emits_one_failover_and_is_drained_afterwards(pair: Pair, run_dag: RunDag, tmp_path: Path):
     """SPEC sections 4 and 6."""
     ledger = tmp_path / "ledger"

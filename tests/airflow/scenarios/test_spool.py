@@ -45,7 +45,8 @@ def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(
     pair: Pair, run_dag: RunDag, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     spool = tmp_path / "spool" / "tasks"
-    pair.primary.kill()  # one process serves both
+    pair.primary.kill()
+    pair.secondary.kill()
 
     sent = run_task(
         run_dag,
@@ -63,6 +64,7 @@ def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(
     # From here on the folder is that of another machine, and the first one is out of sight.
     (spool / "name").write_text("another machine")
     pair.primary.start()
+    pair.secondary.start()
     assert ServiceBusPairHook(CONN_ID, spool=str(spool)).filled_backlog_queues() == ("spool",)
     drained = run_task(run_dag, lambda: drain(spool=spool, queues="spool"))["drain"]
     assert (drained["unspooled"], drained["left"]) == ({"flights": 3}, 0)

@@ -75,7 +75,6 @@ def wait_for_more(than: int, *, seconds: float = 120) -> None:
 
 @pytest.mark.slow
 @pytest.mark.exploring
-@pytest.mark.apart
 @pytest.mark.timeout(7200)
 def test_each_message_has_its_event_however_often_the_triggerer_is_killed(pair: Pair, tmp_path: Path):
     from tests.airflow.support.dag_bag import DagBag, sync_bag_to_db

@@ -9,7 +9,6 @@ from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSenso
 from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, run_task
 
 
-@pytest.mark.apart
 def test_the_sensor_defers_until_the_primary_is_back(pair: Pair, run_dag: RunDag, restart_soon: RestartSoon):
     pair.primary.kill()
     restart_soon(pair.primary)

@@ -28,7 +28,6 @@ def test_a_non_empty_backlog_without_recent_event_is_due(messages: int, last_eve
     assert is_due(BacklogDepth(1, messages), last_event=last_event, now=1000.0, repeat=600.0) is expected
 
 
-@pytest.mark.apart
 async def test_the_trigger_fires_once_it_is_stored_and_survives_an_outage_of_the_secondary(pair: Pair):
     await divert(pair)
     pair.secondary.kill()

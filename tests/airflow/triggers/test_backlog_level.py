@@ -12,7 +12,6 @@ from tests.airflow.conftest import CONN_ID, Pair
 from tests.airflow.support.queues import divert
 
 
-@pytest.mark.apart
 async def test_the_trigger_waits_for_messages_and_survives_an_outage_of_the_secondary(pair: Pair):
     await divert(pair, count=1)
     pair.secondary.kill()

@@ -20,7 +20,6 @@ async def test_refused_entities_count_as_answered():
     assert event.payload == {"answered": ["flights"], "refused": {"unknown": "EntityNotFoundError"}, "recovered": {}}
 
 
-@pytest.mark.apart
 async def test_cancelling_the_trigger_ends_it_promptly(pair: Pair):
     pair.primary.freeze()
     trigger = PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1)

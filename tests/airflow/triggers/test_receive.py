@@ -143,7 +143,6 @@ async def test_what_an_event_cannot_hold_is_dead_lettered_with_a_reason(pair: Pa
     assert dead.startswith("TooLargeForEvent: the event would have more than max_event_bytes=1000")
 
 
-@pytest.mark.apart
 async def test_an_outage_and_a_missing_entity_end_no_trigger(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

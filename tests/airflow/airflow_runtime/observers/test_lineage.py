@@ -97,7 +97,6 @@ def test_a_send_writes_its_entity(pair: Pair, run_dag: RunDag, reported: Reporte
     assert KEY not in json.dumps(event)
 
 
-@pytest.mark.apart
 def test_a_diverting_send_writes_both_the_entity_and_the_backlog_queue(pair: Pair, run_dag: RunDag, reported: Reported):
     run_task(run_dag, lambda: send(task_id="before"))
     asyncio.run(divert(pair, count=0))

@@ -96,7 +96,6 @@ async def test_a_shared_ping_is_logged_in_the_context_of_each_waiter(pair: Pair)
     assert handler.lines["first"][-1] == "entity=flights: the primary answers (answered)"
 
 
-@pytest.mark.apart
 async def test_the_pair_stays_open_when_its_first_user_leaves(pair: Pair):
     pair.primary.kill()
     first, second = (
@@ -126,7 +125,6 @@ async def test_an_edited_connection_opens_a_second_pair(pair: Pair, monkeypatch:
     assert intervals == [1, 1, 2]
 
 
-@pytest.mark.apart
 async def test_only_one_waiter_emits_a_recovery(pair: Pair):
     hook = ServiceBusPairHook(CONN_ID)
     pair.primary.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
@@ -11,7 +10,6 @@ from tests.airflow.support.tasks import drain, provision, send
 from tests.airflow.ui.support.page_client import wait_for_pair
 
 
-@pytest.mark.apart
 def test_failover_and_recovery_are_displayed_with_routes_cost_and_runs(pair: Pair, run_dag: RunDag, page: TestClient):
     run_task(run_dag, provision)
     pair.primary.kill()

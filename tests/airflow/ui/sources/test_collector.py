@@ -114,7 +114,6 @@ async def test_idle_pair_costs_one_operation_per_collection_and_one_per_minute(s
     assert collector.status.operations == 3 + 1
 
 
-@pytest.mark.apart
 async def test_collecting_from_two_dead_namespaces_ends_with_their_errors(pair: Pair, settings: PairSettings):
     collector = Collector(settings)
     pair.primary.kill()
