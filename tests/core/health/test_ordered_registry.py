@@ -124,9 +124,9 @@ class World:
     async def change_by_hand(self, process: Process, registry: OrderedHealthRegistry) -> None:
         while True:
             await asyncio.sleep(self.random.expovariate(1 / 60))
-            event = self.random.choice([FailOver("test", process.name, 1.0), MarkHealthy("test", process.name)])
+            events: list[HealthEvent] = [FailOver("test", process.name, 1.0), MarkHealthy("test", process.name)]
             try:
-                await registry.change("flights", event)
+                await registry.change("flights", self.random.choice(events))
             except HealthStoreError:
                 continue
 

@@ -19,6 +19,7 @@ from servicebus_pair.core.model.errors import EntityNotFoundError, PairClosedErr
 from servicebus_pair.core.model.events import HealthChanged, Pinged
 from servicebus_pair.core.model.health_transitions import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import SystemClock
+from tests.core.support.encoding import properties_of
 from tests.core.support.local_pair import LocalPair, numbered
 from tests.core.support.manual_clock import ManualClock
 
@@ -84,9 +85,10 @@ def test_section_5_a_ping_ends_before_the_next_one(timeout: int, interval: int, 
 
 def test_section_5_a_ping_is_empty_short_lived_and_has_its_own_session() -> None:
     one, two = ping_message(), ping_message()
-    assert (b"".join(one.body), one.properties.content_type) == (b"", "application/vnd.ms-servicebus-ping")
-    assert one.header.time_to_live == 1000
-    ids = [(each.properties.group_id, each.properties.message_id) for each in (one, two)]
+    assert one.header is not None
+    assert (b"".join(one.body), one.header.time_to_live) == (b"", 1000)
+    assert properties_of(one).content_type == "application/vnd.ms-servicebus-ping"
+    ids = [(properties_of(each).group_id, properties_of(each).message_id) for each in (one, two)]
     assert len({*ids[0], *ids[1]}) == 4
 
 

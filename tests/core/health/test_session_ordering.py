@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import EntityHealth, HealthState
@@ -20,9 +19,11 @@ from servicebus_pair.core.model.errors import HealthStoreError
 from servicebus_pair.core.model.events import HealthChanged
 from servicebus_pair.core.model.health_transitions import FailOver, PingFailed
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for, session_queue_paths
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.health.test_ordered_registry import OPTIONS, Backlog, new_registry
+from tests.core.support.encoding import properties_of
 from tests.core.support.local_pair import LocalPair, open_local_pair
 
 pytestmark = pytest.mark.simulated
@@ -37,10 +38,8 @@ def order_of(both: LocalPair) -> SessionOrdering:
     return order
 
 
-def session_message(session: str | None, number: int = 0) -> AmqpAnnotatedMessage:
-    return AmqpAnnotatedMessage(
-        data_body=b"x", properties=AmqpMessageProperties(message_id=f"m{number}", group_id=session)
-    )
+def session_message(session: str | None, number: int = 0) -> AmqpMessage:
+    return to_amqp_message(ServiceBusMessage("x", message_id=f"m{number}", session_id=session))
 
 
 @asynccontextmanager
@@ -72,8 +71,7 @@ def test_section_6_a_copy_goes_to_the_queue_of_its_session_in_the_session_of_its
                 continue
             assert queue == order.queue_for("FLIGHTS", f"s{number % 4}")
             assert queue == session_queue_for("flights", f"s{number % 4}", QUEUES)
-            assert copied.properties is not None
-            assert copied.properties.group_id == "flights"
+            assert properties_of(copied).group_id == "flights"
 
 
 @pytest.mark.parametrize("entity", ["flights", LONG])

@@ -12,12 +12,10 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
-from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
 from servicebus_pair.core import DrainReport, DrillReport, EntityHealth, HealthState, SendResult
-from servicebus_pair.core.health.prober import ping_message
 from servicebus_pair.core.model.errors import DrillError
 from servicebus_pair.core.model.events import (
     HealthChanged,
@@ -30,6 +28,8 @@ from servicebus_pair.core.model.events import (
 )
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from servicebus_pair.core.pair.drill import _Drill, _DrillObserver, drill_id, is_ping
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from tests.core.support.encoding import properties_of
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint, numbered, open_quick_pair
 from tests.core.support.manual_clock import ManualClock
 from tests.core.support.queues import peek_all
@@ -68,7 +68,7 @@ async def test_drill_reports_whether_pings_are_delivered(local_pair: LocalPair) 
     seen = any(is_ping(each.content_type) for each in await peek_all(local_pair.primary.connection_string, "flights"))
     assert (await local_pair.pair.drill("flights", messages=1)).pings_delivered is seen
     assert (await local_pair.pair.drill("news", messages=1)).pings_delivered is None
-    assert is_ping(ping_message().properties.content_type)
+    assert is_ping("application/vnd.ms-servicebus-ping")
     assert not is_ping("text/plain")
     assert not is_ping(None)
 
@@ -138,7 +138,7 @@ async def test_outage_during_a_drill_is_reported_and_loses_nothing(
     await local_pair.pair.ping("flights")
     await local_pair.pair.syphon().drain()
     held = await local_pair.primary_ids()
-    assert {name for name in held if name is not None} >= {"m0", *(f"{report.drill}-{n}" for n in range(3))}
+    assert set(held) >= {"m0", *(f"{report.drill}-{n}" for n in range(3))}
 
 
 @pytest.mark.parametrize("entity", ["flights", "nowhere"])
@@ -212,7 +212,7 @@ class FakePair:
         self.clock = ManualClock(1000.0)
         self.calls: list[Any] = []
         self.interrupted = False
-        self.messages: list[ServiceBusMessage] = []
+        self.messages: list[AmqpMessage] = []
         self.order = self if ordered else None
         self.sender = self.syphon = lambda *_: self
         self._drain, self._arrived, self._primary = drain, arrived, primary
@@ -236,10 +236,10 @@ class FakePair:
     async def mark_healthy(self, entity: str, *, reason: str, by: str) -> None:
         self.calls.append(("mark healthy", entity, by, reason.partition(" ")[2]))
 
-    async def send(self, messages: list[ServiceBusMessage]) -> SendResult:
+    async def send(self, messages: list[AmqpMessage]) -> SendResult:
         self.messages = messages
         self.clock.time += 2
-        ids = tuple(str(message.properties.message_id) for message in messages)
+        ids = tuple(str(properties_of(message).message_id) for message in messages)
         refs = tuple(MessageRef(name, 1) for name in ids[: self._arrived])
         self.observer.observe(MessagesAccepted("flights", Route.BACKLOG, "q", (*refs, MessageRef("m", 1)), 0.0))
         self.observer.observe(MessagesSyphoned("flights", "q", refs, 0.0))
@@ -291,13 +291,14 @@ async def test_drill_measures_failover_and_drain(
         ("fail over", "flights", "ann", timedelta(seconds=30), "a drill, the primary is up"),
         ("mark healthy", "flights", "ann", "is over"),
     ]
-    assert [message.properties.message_id for message in pair.messages] == [f"{report.drill}-{n}" for n in range(3)]
+    assert [properties_of(message).message_id for message in pair.messages] == [f"{report.drill}-{n}" for n in range(3)]
     assert re.fullmatch("drill-[0-9a-f]{12}", report.drill)
     if ordered:
         # Sends are not held for the whole time.
         assert pair._attempts[1] - pair._attempts[0] == pytest.approx(1, abs=0.01)
     for message in pair.messages:
-        assert (message.properties.group_id, message.header.time_to_live) == (report.drill, 180_000)
+        assert message.header is not None
+        assert (properties_of(message).group_id, message.header.time_to_live) == (report.drill, 180_000)
         assert drill_id(message.application_properties) == report.drill
 
 

@@ -21,6 +21,7 @@ STRING = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=a;S
 OTHER = STRING.replace("contoso", "contoso-dr")
 HOST = "contoso.servicebus.windows.net"
 PRINCIPAL = {"tenant_id": "t", "client_id": "c", "client_secret": SECRET}
+SERVICE_PRINCIPAL = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret(SECRET))
 BY_SECRET = {"authentication": "client_secret", "host": HOST, **PRINCIPAL}
 ARM = {"subscription_id": "s", "resource_group": "g"}
 
@@ -51,8 +52,8 @@ def test_every_authentication_is_tested() -> None:
     ("settings", "identity"),
     [
         ({"connection_string": STRING}, DefaultIdentity()),
-        ({"connection_string": STRING, **PRINCIPAL}, ClientSecret(**{**PRINCIPAL, "client_secret": Secret(SECRET)})),
-        (BY_SECRET, ClientSecret(**{**PRINCIPAL, "client_secret": Secret(SECRET)})),
+        ({"connection_string": STRING, **PRINCIPAL}, SERVICE_PRINCIPAL),
+        (BY_SECRET, SERVICE_PRINCIPAL),
         ({"authentication": "managed_identity", "host": HOST}, ManagedIdentity()),
     ],
     ids=["key, default identity", "key, client secret", "client secret", "managed identity"],

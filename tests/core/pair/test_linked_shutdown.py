@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ async def test_close_waits_for_sends_in_flight_and_rejects_new_ones(local_pair: 
 
 
 async def test_send_longer_than_close_grace_fails_with_its_messages() -> None:
-    options = {"close_grace": timedelta(seconds=0.3), "failover_interval": timedelta(seconds=30)}
+    options: dict[str, Any] = {"close_grace": timedelta(seconds=0.3), "failover_interval": timedelta(seconds=30)}
     async with open_quick_pair(**options) as local_pair:
         sender = local_pair.pair.sender("flights")
         await sender.send(numbered(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -73,13 +73,13 @@ async def test_a_syphon_in_another_loop_is_rejected(local_pair: LocalPair) -> No
     syphon = local_pair.pair.syphon()
     for call in (syphon.drain, syphon.run, syphon.survey):
         with pytest.raises(PairClosedError, match="is used in another one"):
-            await asyncio.to_thread(lambda call=call: asyncio.run(_awaited(call)))
+            await asyncio.to_thread(asyncio.run, _awaited(call))
     assert (await syphon.drain()).empty
 
 
 async def test_use_in_another_loop_is_rejected_and_is_no_outage(local_pair: LocalPair) -> None:
     async with local_pair.pair.sender("flights") as sender:
-        calls = (
+        calls: tuple[Callable[[], Awaitable[object]], ...] = (
             lambda: sender.send(numbered(1)),
             lambda: sender.cancel_scheduled(1),
             sender.__aenter__,
@@ -90,13 +90,13 @@ async def test_use_in_another_loop_is_rejected_and_is_no_outage(local_pair: Loca
         )
         for call in calls:
             with pytest.raises(PairClosedError, match="is used in another one"):
-                await asyncio.to_thread(lambda call=call: asyncio.run(_awaited(call)))
+                await asyncio.to_thread(asyncio.run, _awaited(call))
         assert (await sender.send(numbered(1))).primary == 1
     assert local_pair.recorder.states == []
 
 
-async def _awaited(call: Callable[[], object]) -> object:
-    return await call()  # type: ignore[misc]
+async def _awaited(call: Callable[[], Awaitable[object]]) -> object:
+    return await call()
 
 
 async def test_pair_cannot_be_opened_twice(local_pair: LocalPair) -> None:

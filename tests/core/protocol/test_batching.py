@@ -102,10 +102,11 @@ def test_too_large_message_raises_and_others_are_packed(sizes: list[tuple[Any, i
 
 def test_flush_returns_oldest_batch_first() -> None:
     packer = packer_of_boxes()
-    assert packer.is_empty is True
+    empty = [packer.is_empty]
     for number, key in enumerate(["b", None, "a"]):
         packer.add(Item(number, key, 1))
-    assert packer.is_empty is False
+    empty.append(packer.is_empty)
+    assert empty == [True, False]
     assert [box.items[0].number for box in packer.flush()] == [0, 1, 2]
     assert packer.open_batches() == ()
 

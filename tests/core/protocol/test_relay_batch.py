@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -19,7 +20,7 @@ from servicebus_pair.core.sdk.relay.encoding import encode_message
 pytestmark = pytest.mark.fast_sdk
 
 
-def message(number: int, size: int, **more: str) -> ServiceBusMessage:
+def message(number: int, size: int, **more: Any) -> ServiceBusMessage:
     return ServiceBusMessage(bytes(size), message_id=f"m{number}", **more)
 
 

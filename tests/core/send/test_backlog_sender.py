@@ -300,7 +300,7 @@ async def test_section_4_a_send_gives_up_a_queue_that_did_not_answer_others() ->
         diverting.selector.remove(waiting)
         return await send(*given)
 
-    diverting.links[waiting].send_in_slot = removed_meanwhile  # type: ignore[method-assign]
+    diverting.links[waiting].send_in_slot = removed_meanwhile  # type: ignore[method-assign, assignment]
     assert await diverting.send() != waiting
     assert (diverting.links[waiting].timeouts, diverting.of(QueuePulled)) == ([None], [])
 
@@ -344,7 +344,7 @@ async def test_section_6_in_session_order_nothing_is_diverted_once_the_entity_fa
         diverting.failed_back = True
         return await send(*given)
 
-    diverting.links["q1"].send_in_slot = fails_back_meanwhile  # type: ignore[method-assign]
+    diverting.links["q1"].send_in_slot = fails_back_meanwhile  # type: ignore[method-assign, assignment]
     await diverting.send()
     assert diverting.links["q1"].ids == ["m0", "m1"]
     assert diverting.left == diverting.taken[2:]

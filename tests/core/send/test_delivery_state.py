@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
 
-MESSAGES: list[AmqpAnnotatedMessage] = [to_amqp_message(ServiceBusMessage("x", message_id=f"m{n}")) for n in range(4)]
+MESSAGES = [to_amqp_message(ServiceBusMessage("x", message_id=f"m{n}")) for n in range(4)]
 
 
 def taken(state: DeliveryState, count: int = 4) -> list[TrackedMessage]:

@@ -89,11 +89,12 @@ def test_section_4_an_excluded_queue_is_never_selected(
 
 def test_section_10_the_backlog_is_down_from_a_failure_until_something_works() -> None:
     health = BacklogHealth(clock=ManualClock(), retry_seconds=60)
-    assert not health.is_down
+    seen = [health.is_down]
     health.failed()
-    assert health.is_down
+    seen.append(health.is_down)
     health.worked()
-    assert not health.is_down
+    seen.append(health.is_down)
+    assert seen == [False, True, False]
 
 
 def test_section_10_one_caller_tries_it_once_in_every_interval() -> None:

@@ -8,10 +8,10 @@ from unittest.mock import patch
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, Properties
 from servicebus_pair.core.sdk.messages import to_sdk
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "properties_of"]
 
 _CLOCK = "azure.servicebus._transport._pyamqp_transport.time"
 _NOON = 1_357_041_600.0
@@ -23,6 +23,12 @@ def encode(message: AmqpMessage | AmqpAnnotatedMessage | ServiceBusMessage) -> b
     with patch(_CLOCK, SimpleNamespace(mktime=lambda _: _NOON)):
         batch.add_message(to_sdk(message) if isinstance(message, AmqpMessage) else message)
     return bytes(batch._message[5][0])
+
+
+def properties_of(message: AmqpMessage) -> Properties:
+    """Return the properties of a message that has some."""
+    assert message.properties is not None
+    return message.properties
 
 
 def decode(wire: bytes) -> AmqpAnnotatedMessage:

@@ -153,7 +153,7 @@ async def test_section_3_settings_are_listed_with_unlimited_durations_as_the_ser
 
 
 @pytest.mark.parametrize("durations", [{}, {"default_message_time_to_live": "P1D", "auto_delete_on_idle": "P1000D"}])
-async def test_section_3_a_queue_is_created_without_unlimited_durations(durations: dict[str, str]) -> None:
+async def test_section_3_a_queue_is_created_without_unlimited_durations(durations: dict[str, Any]) -> None:
     created: list[Any] = []
 
     async def create(path: str, **settings: Any) -> None:
