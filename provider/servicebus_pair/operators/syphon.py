@@ -292,7 +292,10 @@ class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
 
     async def _drain(self, context: Context, rate: float | None) -> tuple[DrainReport, bool]:
         """Drain for one burst; return the report, and whether the drain ended by itself."""
+        # Imported here, so that parsing a DAG file does not load them.
         from servicebus_pair.core import TimeToLive
+        from servicebus_pair.core.protocol import queues_in_use
+        from servicebus_pair.core.syphon import SPOOL
 
         health_changes = HealthChangeRecorder()
         with ExitStack() as stack:
@@ -300,10 +303,6 @@ class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
             if self.ledger is not None:
                 observers.append(stack.enter_context(open_ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
-                # Imported here, so that parsing a DAG file does not load it.
-                from servicebus_pair.core.protocol import queues_in_use
-                from servicebus_pair.core.syphon import SPOOL
-
                 chosen = optional_path_list("queues", self.queues)
                 queues = queues_in_use(pair.primary.namespace, pair.options)
                 self.lineage.set_endpoints(

@@ -282,7 +282,8 @@ def explore(*, examples: int, steps: int, repeatable: bool) -> None:
 
 @pytest.mark.timeout(300)  # about ten seconds of one core
 def test_no_accepted_message_is_lost_in_random_operations() -> None:
-    explore(examples=how_many(40), steps=30, repeatable=True)
+    # The same examples each time: only a change of the code makes a difference, and the simulation draws others.
+    explore(examples=how_many(40, quick=10), steps=30, repeatable=True)
 
 
 @pytest.mark.exploring
