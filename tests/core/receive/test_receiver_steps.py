@@ -174,7 +174,7 @@ async def test_while_the_primary_is_down_it_pings_at_growing_intervals_that_do_n
     receiving.answers = [(3.0, DOWN), (0.0, ServerBusyError("busy")), (2.0, some("a"))]
     receiving.probes = [*[DOWN] * 6, AuthorizationError("no right"), None]
     opening = receiving.receiver._context.client
-    opening.receive_link = lambda *_, **__: receiving  # type: ignore[method-assign, assignment, return-value]
+    opening.receive_link = lambda *_, **__: receiving  # type: ignore[method-assign, assignment]
     assert await receiving.take(max_wait=10) == ["a"]
     # The second outage, which began before anything was received, goes on where the first one ended.
     assert receiving.clock.sleeps == [1, 2, 4, 8, 16, 30, 30, 30]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 from random import Random
@@ -419,7 +419,12 @@ async def test_section_4_a_copy_beyond_the_limit_of_its_link_is_reported(size: i
 @pytest.mark.parametrize("size", [26_214, 26_215])
 async def test_section_4_a_small_message_is_not_even_measured(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     measured = list[str]()
-    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, entity: measured.append(entity) or 0)
+
+    def overhead(*_: object, entity: str) -> int:
+        measured.append(entity)
+        return 0
+
+    monkeypatch.setattr(backlog_sender, "copy_overhead", overhead)
     batch: Any = SimpleNamespace(messages=[object()], ids=["m"], sizes=[size])
     Diverting().sender.check_sizes(batch)
     assert measured == ["flights"] * (size > 26_214)
@@ -429,7 +434,7 @@ async def test_section_4_a_small_message_is_not_even_measured(monkeypatch: pytes
 async def test_section_4_at_most_16_checks_run_and_only_of_copies_beyond_the_standard_limit(
     monkeypatch: pytest.MonkeyPatch, size: int, checks: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    overheads = iter([InvalidMessageError("no copy"), *[100] * 40])
+    overheads: Iterator[InvalidMessageError | int] = iter([InvalidMessageError("no copy"), *[100] * 40])
 
     def overhead(*_: object, **__: object) -> int:
         if isinstance(found := next(overheads), InvalidMessageError):
