@@ -101,7 +101,7 @@ def _answer_one_request_at_a_time() -> None:
         with answering:
             return send(comms, msg)
 
-    InProcessSupervisorComms.send = send_alone
+    InProcessSupervisorComms.send = send_alone  # type: ignore[method-assign, assignment]
 
 
 @pytest.fixture(scope="session")
@@ -215,7 +215,8 @@ def pair(
             processes = stack.enter_context(_both_processes(tmp_path, key=request.param))
         else:
             processes = request.getfixturevalue("shared_processes")
-        both = Pair(*processes)
+        primary, secondary = processes
+        both = Pair(primary, secondary)
         _empty(both.primary, both.primary["contoso"])
         _empty(both.secondary, both.secondary["contoso-dr"])
         for queue in ("flights", "briefings"):
@@ -250,7 +251,8 @@ def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
         dag.fileloc = dag.relative_fileloc = __file__
         bag.bag_dag(dag)
         sync_bag_to_db(bag, "dags-folder", None)
-        return dag.test(**options)
+        finished: DagRun = dag.test(**options)
+        return finished
 
     return run
 
@@ -291,7 +293,8 @@ def run_task(run_dag: RunDag, *tasks: Callable[[], object]) -> dict[str, Any]:
     from airflow.sdk import DAG, chain
 
     with DAG("tasks", schedule=None) as dag:
-        chain(*(make() for make in tasks))
+        made: list[Any] = [make() for make in tasks]
+        chain(*made)
     run = run_dag(dag)
     assert set(states(run).values()) == {"success"}, states(run)
     return results(run)

@@ -66,7 +66,7 @@ def test_airflow_loads_connection_types_hooks_and_forms():
 
 def test_airflow_masks_secret_fields_by_name():
     """Airflow's API returns the extra of a connection to all who may read connections."""
-    from airflow.sdk.log import redact
+    from airflow.sdk._shared.secrets_masker.secrets_masker import redact
 
     secret = [name for name, field in (PAIR | NAMESPACE).items() if field["schema"].get("format") == "password"]
     assert redact(dict.fromkeys(secret, "c4nary")) == dict.fromkeys(secret, "***")

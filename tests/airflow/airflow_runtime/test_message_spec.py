@@ -40,7 +40,9 @@ def test_every_field_is_parsed_and_takes_precedence_over_defaults():
     assert (spec.body, spec.message_id) == ("text", "m")
     assert spec.fields["time_to_live"] == timedelta(seconds=1.5)
     built = spec.build()
-    properties = built.properties
+    properties, header = built.properties, built.header
+    assert properties is not None
+    assert header is not None
     assert (properties.group_id, properties.subject, properties.content_type) == ("s", "u", "text/plain")
     assert (properties.correlation_id, properties.reply_to, properties.to) == ("c", "answers", "t")
     assert (properties.message_id, properties.reply_to_group_id) == ("m", "r")
@@ -48,7 +50,7 @@ def test_every_field_is_parsed_and_takes_precedence_over_defaults():
         "x-opt-partition-key": "s",
         "x-opt-scheduled-enqueue-time": datetime(2026, 12, 1, 9, tzinfo=UTC),
     }
-    assert built.header.time_to_live == 1500
+    assert header.time_to_live == 1500
     assert built.application_properties == {"a": 1, "b": True, "c": "x"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -53,7 +53,7 @@ MAPPED: dict[str, tuple[str, Any]] = {
 NOT_TEMPLATED = {"servicebus_pair_conn_id", "deferrable", "poll_interval", "poke_interval", "burst", "wait_timeout"}
 
 
-def task_classes() -> Iterator[type[BaseOperator]]:
+def task_classes() -> Iterator[type[Any]]:
     """Every operator and sensor of the provider info."""
     info = get_provider_info()
     for name in [name for kind in ("operators", "sensors") for each in info[kind] for name in each["python-modules"]]:
@@ -147,12 +147,12 @@ def test_every_parameter_is_keyword_only(kind: Any):
 @pytest.mark.parametrize("place", ["task", "dag", "group", "default"])
 def test_every_task_has_the_assets_of_its_pair_mapped_or_not(kind: Any, place: str):
     """PLATFORM section 6: __init__ of a mapped operator does not run when the DAG is parsed."""
-    given = {"servicebus_pair_conn_id": "other.pair"}
+    given: dict[str, Any] = {"servicebus_pair_conn_id": "other.pair"}
     conn_id = "servicebus_pair_default" if place == "default" else "other.pair"
     name, value = MAPPED[kind.__name__]
     with (
         DAG("assets", schedule=None, default_args=given if place == "dag" else {}),
-        TaskGroup("group", default_args=given if place == "group" else {}),
+        TaskGroup("group", default_args=given if place == "group" else {}),  # type: ignore[arg-type]  # as documented
     ):
         own = given if place == "task" else {}
         plain = make(kind, **own)
@@ -220,7 +220,11 @@ def test_every_task_fails_at_once_without_its_connection(kind: Any, run_dag: Run
 
 @every_class
 def test_the_old_name_of_the_connection_is_refused_with_the_new_one(kind: Any):
-    for attempt in (lambda: make(kind, conn_id=CONN_ID), lambda: kind.partial(task_id="task", conn_id=CONN_ID)):
+    attempts: tuple[Callable[[], Any], ...] = (
+        lambda: make(kind, conn_id=CONN_ID),
+        lambda: kind.partial(task_id="task", conn_id=CONN_ID),
+    )
+    for attempt in attempts:
         with pytest.raises(ConfigurationError, match=r"conn_id is .*: the parameter is servicebus_pair_conn_id"):
             attempt()
 
@@ -234,7 +238,8 @@ PASSING = {
 
 
 def test_every_error_is_permanent_or_may_pass():
-    found = {name for name in errors.__all__ if name != "find_send_error" and not is_permanent(an_error(name))}
+    names: list[str] = vars(errors)["__all__"]
+    found = {name for name in names if name != "find_send_error" and not is_permanent(an_error(name))}
 
     # A SendError and a ProvisionError are what their cause is; PairError and ServiceError are only bases.
     assert found - {"SendError", "ProvisionError"} == PASSING

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,8 @@ async def test_a_paused_syphon_is_stopped_as_soon_as_its_drain_has_started(monke
         return SyphonControl(paused=True, by="anna", reason="maintenance")
 
     monkeypatch.setattr(syphon_control, "syphon_control", paused)
-    syphon, stopped = FakeSyphon(), asyncio.Event()
+    syphon: Any = FakeSyphon()
+    stopped = asyncio.Event()
     async with syphon_control.apply_control("contoso_pair", syphon, rate=None, stopped=stopped):
         syphon.draining = True
         await asyncio.wait_for(syphon.ended.wait(), syphon_control._POLL_SECONDS / 2)

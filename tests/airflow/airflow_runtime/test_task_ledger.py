@@ -60,7 +60,8 @@ def test_every_task_with_a_ledger_writes_it_to_an_object_store_and_cost_reads_it
 def test_records_become_an_object_every_few_seconds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(task_ledger, "_OBJECT_SECONDS", 0.0)
 
-    with open_ledger(STORE, run="r") as ledger:
+    opened: Any = open_ledger(STORE, run="r")
+    with opened as ledger:
         ledger.observe(accepted("a"))
         ledger._last.result()
         assert [each["id"] for each in records()] == ["a"]
@@ -76,7 +77,7 @@ def test_a_store_that_does_not_take_an_object_fails_the_ledger(monkeypatch: pyte
     def refuse(*_: object) -> None:
         raise PermissionError("read only")
 
-    ledger = open_ledger(STORE, run="r")
+    ledger: Any = open_ledger(STORE, run="r")
     monkeypatch.setattr(ObjectStoragePath, "write_bytes", refuse)
     ledger.observe(accepted("a"))
 

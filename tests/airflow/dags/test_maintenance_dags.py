@@ -80,7 +80,8 @@ def test_a_cleanup_with_nothing_to_delete_needs_no_approval(run_example: RunExam
 def test_the_approval_lists_the_queues_warns_of_lost_messages_and_expires_as_a_rejection():
     import jinja2
 
-    approve = cleanup_dag(servicebus_pair_conn_id=CONN_ID, approval_timeout=timedelta(hours=2)).get_task("approve")
+    dag = cleanup_dag(servicebus_pair_conn_id=CONN_ID, approval_timeout=timedelta(hours=2))
+    approve: Any = dag.get_task("approve")
     assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(hours=2))
     assert sorted(approve.downstream_task_ids) == ["delete"]
 

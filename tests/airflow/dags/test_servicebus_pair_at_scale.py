@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from servicebus_pair.core import Ledger
 from servicebus_pair.dags import at_scale_dag, proof_dag
 
 
 def test_jobs_are_submitted_with_a_reference_and_without_speculation():
-    given = {
+    given: dict[str, Any] = {
         "servicebus_pair_conn_id": "orders",
         "entities": ["flights", "delays/Subscriptions/all"],
         "ledger": "ledger",
@@ -36,7 +37,7 @@ def test_jobs_are_submitted_with_a_reference_and_without_speculation():
         "report": [],
     }
     others = ("requirements", "report", "writers")
-    submitted = [task for task in (*dag.tasks, *proof.tasks) if task.task_id not in others]
+    submitted: list[Any] = [task for task in (*dag.tasks, *proof.tasks) if task.task_id not in others]
     assert len(submitted) == 5
     for task in submitted:
         assert task.application_args[0] == "--pair"
@@ -50,7 +51,7 @@ def test_jobs_are_submitted_with_a_reference_and_without_speculation():
 
 def test_proof_waits_for_the_writers_of_the_ledger_up_to_a_moment(tmp_path: Path):
     dag = proof_dag(entities=["flights"], ledger=str(tmp_path), output="output", wait_for_writers=timedelta(minutes=5))
-    sensor = dag.get_task("writers")
+    sensor: Any = dag.get_task("writers")
     assert (sensor.reschedule, sensor.poke_interval) == (True, 5.0), "waiting takes no worker"
     begun, long_ago = (
         {"dag_run": SimpleNamespace(run_after=datetime.now(UTC) - timedelta(minutes=minutes))} for minutes in (0, 6)

@@ -58,7 +58,7 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
     from servicebus_pair.triggers.backlog import BacklogTrigger
 
     recovery = example(RECOVERY)
-    schedule = recovery.timetable
+    schedule: Any = recovery.timetable
     assets = {asset.uri: asset for asset in schedule.asset_condition.objects}
 
     assert isinstance(schedule, AssetOrTimeSchedule)
@@ -66,7 +66,8 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
     assert set(assets) == {f"servicebus-pair://{CONN_ID}/failover", f"servicebus-pair://{CONN_ID}/backlog"}
     (watcher,) = assets[f"servicebus-pair://{CONN_ID}/backlog"].watchers
     assert isinstance(watcher.trigger, BacklogTrigger)
-    assert schedule.timetable.expression == "0 * * * *"
+    clock: Any = schedule.timetable
+    assert clock.expression == "0 * * * *"
     assert (recovery.max_active_runs, recovery.catchup) == (1, False)
 
 
@@ -134,7 +135,7 @@ def test_sessions_sent_during_a_failover_are_recovered_in_order(
     define_connection(monkeypatch, pair.extra())
     run_task(run_dag, tasks.provision)
 
-    def send(numbers: range) -> dict[str, Any]:
+    def send(numbers: range) -> Any:
         messages = [{"body": str(n), "message_id": f"{name}{n}", "session_id": name} for n in numbers for name in "ad"]
         return run_task(run_dag, lambda: tasks.send(messages=messages))["send"]
 
@@ -239,13 +240,15 @@ def test_three_pairs_are_three_lines(tmp_path: Path):
 
     assert len(lines) == 3
     assert set(bag.dags) == {"orders_pair_recovery", "billing_pair_recovery", "flights.west_recovery"}
-    assets = [{each.uri for each in dag.timetable.asset_condition.objects} for dag in bag.dags.values()]
+    timetables: list[Any] = [dag.timetable for dag in bag.dags.values()]
+    assets = [{each.uri for each in timetable.asset_condition.objects} for timetable in timetables]
     assert len(set().union(*assets)) == 6
     assert bag.dags["billing_pair_recovery"].params["rate"] == 500
 
 
 def test_arguments_of_the_factory_reach_the_dag():
-    from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+    from airflow.sdk.definitions.callback import AsyncCallback
+    from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
     alert = DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,

@@ -7,7 +7,7 @@ import traceback
 from typing import Any
 
 import pytest
-from airflow.sdk.log import redact
+from airflow.sdk._shared.secrets_masker.secrets_masker import redact
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity

@@ -59,7 +59,7 @@ def test_every_kind_of_entity_is_created_changed_and_deleted(pair: Pair, run_dag
     async def described() -> tuple[Any, ...]:
         async with sdk_client(endpoint_of(pair.primary["contoso"])) as client:
             subscription = await client.get_subscription("delays", "late")
-            rule = await client.get_rule("delays", "late", "united")
+            rule: Any = await client.get_rule("delays", "late", "united")
             return subscription.max_delivery_count, rule.filter.sql_expression, rule.action.sql_expression
 
     assert asyncio.run(described()) == (7, "carrier = 'AA'", "SET late = true")

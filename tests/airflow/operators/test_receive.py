@@ -120,7 +120,8 @@ def test_a_function_completes_what_it_took_without_error(pair: Pair, run_dag: Ru
         return factor * len(messages)
 
     with DAG("handled", schedule=None) as dag:
-        task.servicebus_receive(servicebus_pair_conn_id=CONN_ID, entity="flights", max_wait=2)(handle)(factor=10)
+        decorate: Any = task.servicebus_receive
+        decorate(servicebus_pair_conn_id=CONN_ID, entity="flights", max_wait=2)(handle)(factor=10)
     run = run_dag(dag)
 
     assert states(run) == {"handle": "failed" if fails else "success"}

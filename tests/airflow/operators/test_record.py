@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def write_manifest(path: Path, **entities: EntityManifest) -> str:
 
 @pytest.mark.usefixtures("fresh_state")
 def test_health_is_shared_unless_newer_and_failovers_are_emitted(run_dag: RunDag, tmp_path: Path):
-    def record(**entities: EntityManifest) -> dict[str, object]:
+    def record(**entities: EntityManifest) -> Any:
         manifest = write_manifest(tmp_path / "manifest.json", **entities)
         return run_task(
             run_dag,

@@ -154,7 +154,7 @@ def test_a_file_changed_after_validation_is_sent_up_to_the_first_invalid_line(
     file.write_text("\n".join(map(json.dumps, good)))
     reads = lines.JsonLinesFile.lines
 
-    def changing(self: lines.JsonLinesFile) -> Iterator[bytes]:
+    def changing(self: lines.JsonLinesFile) -> Iterator[tuple[int, bytes]]:
         yield from reads(self)
         file.write_text("\n".join(map(json.dumps, bad)))
 
@@ -180,7 +180,7 @@ def test_a_failed_send_reports_what_was_accepted(log_of_failure: LogOfFailure, t
 def test_json_bodies_and_properties_of_every_type_arrive(pair: Pair, run_dag: RunDag):
     from azure.servicebus import ServiceBusClient
 
-    properties = {
+    properties: dict[str, Any] = {
         "binary": b"\x00\xff",
         "id": UUID(int=7),
         "at": datetime(2026, 12, 1, 10, tzinfo=UTC),
@@ -199,7 +199,8 @@ def test_json_bodies_and_properties_of_every_type_arrive(pair: Pair, run_dag: Ru
     assert json.loads(b"".join(received.body)) == message["body"]
     assert received.content_type == "application/json"
     milliseconds = int(properties["at"].timestamp() * 1000)
-    arrived = {name.decode(): value for name, value in received.application_properties.items()}
+    raw: dict[Any, Any] = dict(received.application_properties or {})
+    arrived = {name.decode(): value for name, value in raw.items()}
     assert arrived == {**properties, "at": milliseconds, "text": b"t"}
 
 

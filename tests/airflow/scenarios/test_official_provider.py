@@ -151,7 +151,7 @@ async def test_triggers_fire_for_messages_in_queues_and_subscriptions(contoso: E
     ):
         await queue.send_messages(ServiceBusMessage("a"))
         await topic.send_messages(ServiceBusMessage("b"))
-    options = {"poll_interval": 0.1, "max_wait_time": 1, **CONNECTION}
+    options: dict[str, Any] = {"poll_interval": 0.1, "max_wait_time": 1, **CONNECTION}
     of_queues = message_bus.AzureServiceBusQueueTrigger(queues=["empty", "flights"], **options)
     of_topics = message_bus.AzureServiceBusSubscriptionTrigger(topics=["delays"], subscription_name="all", **options)
 

@@ -55,7 +55,7 @@ def test_no_field_of_a_form_discloses_a_secret(
     masked: list[str] = []
     for hook in ("pair", "namespace"):
         monkeypatch.setattr(f"servicebus_pair.hooks.servicebus_{hook}.mask_secret", masked.append)
-    leaks = {}
+    leaks: dict[str, Any] = {}
     for label, canary in CANARIES.items():
         connection = connection_with(kind, name, canary)
         monkeypatch.setenv("AIRFLOW_CONN_ATTACKED", json.dumps(connection))
@@ -88,7 +88,7 @@ def test_viewers_see_which_field_is_wrong_and_not_its_value(monkeypatch: pytest.
     arm = {f"{side}_{each}": "a" for side in ("primary", "secondary") for each in ("subscription_id", "resource_group")}
     # A client secret needs the other two settings of its kind.
     principal = {name.replace("client_secret", each): "a" for each in ("tenant_id", "client_id")}
-    extra = {**PAIR, **arm, **(principal if name.endswith("client_secret") else {})}
+    extra: dict[str, Any] = {**PAIR, **arm, **(principal if name.endswith("client_secret") else {})}
     extra |= {name: {"a value": "that no field may have"}}
     monkeypatch.setenv("AIRFLOW_CONN_ATTACKED", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
 

@@ -97,7 +97,7 @@ async def divert_session(pair: Pair, queue: str, entity: str = "flights", *, cou
 
     secondary = pair.secondary["contoso-dr"].connection_string
     async with ServiceBusClient.from_connection_string(secondary) as client, client.get_queue_sender(queue) as sender:
-        properties = {"x-ms-path": entity, "x-ms-sessionid": "N14228"}
+        properties: dict[Any, Any] = {"x-ms-path": entity, "x-ms-sessionid": "N14228"}
         copies = (
             ServiceBusMessage(
                 str(number),
@@ -118,7 +118,7 @@ def send_directly(served: RemoteNamespace, queue: str, **properties: Any) -> Non
         ServiceBusClient.from_connection_string(served.connection_string) as client,
         client.get_queue_sender(queue) as sender,
     ):
-        sender.send_messages(ServiceBusMessage("x", application_properties=properties))
+        sender.send_messages(ServiceBusMessage("x", application_properties=dict[Any, Any](properties)))
 
 
 def send_texts(served: RemoteNamespace, queue: str, *texts: str, **properties: Any) -> None:

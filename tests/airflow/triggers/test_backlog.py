@@ -67,7 +67,8 @@ def test_events_are_not_repeated_after_a_restart_but_after_a_drain(pair: Pair, r
         following = asyncio.ensure_future(anext(events))  # the event is stored when the next one is requested
         await asyncio.wait({following}, timeout=2)
         following.cancel()
-        return event.payload["messages"]
+        messages: int = event.payload["messages"]
+        return messages
 
     asyncio.run(divert(pair))
     before = run_task(run_dag, new_event, new_event, drain)

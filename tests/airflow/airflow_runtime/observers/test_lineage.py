@@ -37,7 +37,9 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Report
     class TaskListener(OpenLineageListener):
         """Without the events of whole runs, which it sends from other processes."""
 
-        on_dag_run_running = on_dag_run_success = on_dag_run_failed = None
+        on_dag_run_running: Any = None
+        on_dag_run_success: Any = None
+        on_dag_run_failed: Any = None
 
     file = tmp_path / "lineage.jsonl"
     transport = {"type": "file", "log_file_path": str(file), "append": True}
@@ -50,7 +52,7 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Report
     manager = get_listener_manager()
     manager.add_listener(listener)
 
-    def last() -> dict[str, Any]:
+    def last() -> Any:
         return json.loads(file.read_text().splitlines()[-1])
 
     yield last

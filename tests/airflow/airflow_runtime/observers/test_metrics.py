@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,8 @@ def statsd() -> Iterator[socket.socket]:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
         client = StatsClient(*server.getsockname())
-        stats.initialize(
-            factory=lambda: SafeStatsdLogger(client, influxdb_tags_enabled=True, statsd_influxdb_enabled=True),
-            export_legacy_names=False,
-        )
+        logger: Any = SafeStatsdLogger(client, influxdb_tags_enabled=True, statsd_influxdb_enabled=True)
+        stats.initialize(factory=lambda: logger, export_legacy_names=False)
         yield server
         stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
         client.close()

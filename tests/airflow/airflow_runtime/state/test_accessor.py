@@ -90,6 +90,7 @@ async def test_section_4_a_state_store_that_hangs_costs_one_thread_and_fails_at_
     monkeypatch.setattr(AssetState, "_accessor", lambda _: BlockingAccessor())
     store, state = AirflowHealthStore(CONN_ID), AssetState(pair_asset(CONN_ID))
     before = threading.active_count()
+    began = 0.0
     for _ in range(12):
         began = time.monotonic()
         with pytest.raises(TimeoutError, match="the thread of Airflow state hangs"):

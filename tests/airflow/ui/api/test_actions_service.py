@@ -50,7 +50,7 @@ def read_run(result: dict[str, Any]) -> tuple[dict[str, Any], str, str]:
         run = session.scalars(
             select(DagRun).where(DagRun.run_id == result["run_id"], DagRun.dag_id == result["dag_id"])
         ).one()
-        return run.conf, str(run.triggering_user_name), str(run.note)
+        return dict(run.conf or {}), str(run.triggering_user_name), str(run.note)
 
 
 @pytest.mark.usefixtures("unreachable_pair", "example_dags")

@@ -73,9 +73,8 @@ def test_viewers_and_users_may_read_but_not_act(api_server: TestClient, user: st
     headers = auth_header(api_server, user)
 
     seen = api_server.get(f"{PREFIX}/api/snapshot", headers=headers)
-    responses = [
-        api_server.post(ACTION, headers=headers, json=body) for body in ({"reason": "why not"}, {"nonsense": 1}, [])
-    ]
+    bodies: list[Any] = [{"reason": "why not"}, {"nonsense": 1}, []]
+    responses = [api_server.post(ACTION, headers=headers, json=body) for body in bodies]
 
     assert (seen.status_code, seen.json()["user"], seen.json()["may_act"]) == (200, user, False)
     assert [response.status_code for response in responses] == [403, 403, 403]

@@ -9,9 +9,10 @@ import pytest
 from servicebus_pair.ui.api.static_files import load_static_file
 
 STYLE = load_static_file("page.css")
+assert STYLE is not None
 THEMES = dict(
     zip(("light", "dark by system", "dark"), re.findall(r":root[^{]*\{([^}]*)\}", STYLE.content.decode()), strict=True)
-)  # type: ignore[union-attr]
+)
 TEXT_COLOURS = ["text", "muted", "primary", "backlog", "bad", "good", "warn"]
 TEXT_ON_BACKGROUND = [(colour, "card") for colour in TEXT_COLOURS]
 TEXT_ON_BACKGROUND += [("text", "background"), ("muted", "background"), ("muted", "hover"), ("text", "hover")]

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from servicebus_pair.ui.sources.run_queries import read_json, to_timestamp
+from servicebus_pair.ui.sources.run_queries import to_timestamp
+from servicebus_pair.ui.sources.task_values import read_json
 
 
 @pytest.mark.parametrize(("stored", "value"), [('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1}), ("{", None), (None, None)])

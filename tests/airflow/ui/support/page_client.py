@@ -40,7 +40,7 @@ def page_with(
 
     cache = RefreshCache(interval=0.5, reports=ReportStore(reports), pairs=pairs)
     try:
-        with TestClient(build_app(cache), headers=headers) as client:
+        with TestClient(build_app(cache), headers=dict(headers)) as client:
             yield client
     finally:
         cache.close()
