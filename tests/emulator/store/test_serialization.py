@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from proton import Message as ProtonMessage
 
@@ -82,7 +83,8 @@ def test_an_invalid_stored_rule_does_not_prevent_opening(persistent: PersistentN
         assert isinstance(topic, TopicEntity)
         empty = decode_message(bytes(ProtonMessage().encode()), new_id=lambda: "given")
         topic.send([empty])
-        (dead,) = namespace.find("t/Subscriptions/s").sub_queue(SubQueue.DEAD_LETTER).receive(1)
+        subscription: Any = namespace.find("t/Subscriptions/s")
+        (dead,) = subscription.sub_queue(SubQueue.DEAD_LETTER).receive(1)
         assert "rule 'r': the rule cannot be parsed: found '='" in str(dead.dead_letter.description)
         namespace.update_rule("t", "s", RuleDescription("r"))
         topic.send([empty])

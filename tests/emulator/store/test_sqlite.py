@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_topics_and_sessions_are_restored(persistent: PersistentNamespace):
     with persistent.open() as namespace:
         namespace.create_topic(TopicDescription("t"))
         namespace.create_subscription(SubscriptionDescription("t", "s", requires_session=True))
-        topic = namespace.find("t")
+        topic: Any = namespace.find("t")
         topic.send(
             [content("now", session_id="a"), content("later", session_id="a", scheduled_for=persistent.clock.now() + 5)]
         )
@@ -107,12 +108,12 @@ def test_topics_and_sessions_are_restored(persistent: PersistentNamespace):
         assert namespace.counts("t").scheduled == 1
         persistent.clock.advance(1)
         namespace.advance()
-        subscription = namespace.find("t/Subscriptions/s")
-        lock = subscription.main.accept_session(None)
-        assert subscription.main.session_state("a") == b"half way"
-        assert subscription.main.session_ids(state_after=persistent.clock.now() - 1001) == ["a"]
-        assert subscription.main.session_ids(state_after=persistent.clock.now() - 1000) == []
-        assert texts(subscription.main.receive(10, session_lock=lock)) == ["now", "later"]
+        again: Any = namespace.find("t/Subscriptions/s")
+        lock = again.main.accept_session(None)
+        assert again.main.session_state("a") == b"half way"
+        assert again.main.session_ids(state_after=persistent.clock.now() - 1001) == ["a"]
+        assert again.main.session_ids(state_after=persistent.clock.now() - 1000) == []
+        assert texts(again.main.receive(10, session_lock=lock)) == ["now", "later"]
 
 
 def test_a_deleted_entity_stays_deleted_with_its_messages(persistent: PersistentNamespace):
@@ -131,7 +132,8 @@ def test_scheduled_messages_of_a_deleted_topic_are_deleted(persistent: Persisten
     with persistent.open() as namespace:
         namespace.create_topic(TopicDescription("t"))
         namespace.create_subscription(SubscriptionDescription("t", "s"))
-        namespace.find("t").send([content("later", scheduled_for=persistent.clock.now() + 5)])
+        topic: Any = namespace.find("t")
+        topic.send([content("later", scheduled_for=persistent.clock.now() + 5)])
         namespace.take_effects()
         namespace.delete(TopicDescription("t"))
         persistent.clock.advance(1)

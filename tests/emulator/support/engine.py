@@ -47,10 +47,12 @@ def texts(messages: list[Message]) -> list[str]:
 
 
 def token_of(message: Message) -> bytes:
+    assert message.lock is not None
     return message.lock.token
 
 
 def reason_of(message: Message) -> str | None:
+    assert message.dead_letter is not None
     return message.dead_letter.reason
 
 

@@ -174,7 +174,7 @@ async def _use(client: ServiceBusClient) -> None:
         await receiver.abandon_message(two)
         await receiver.dead_letter_message(three, reason="x")
         await receiver.defer_message(four)
-        await receiver.receive_deferred_messages([four.sequence_number])
+        await receiver.receive_deferred_messages([four.sequence_number or 0])
         await receiver.renew_message_lock(five)
         await receiver.peek_messages(3)
     async with client.get_queue_sender("ordered") as sender:

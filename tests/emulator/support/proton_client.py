@@ -139,6 +139,17 @@ def is_closed(endpoint: Connection | Session | Link) -> bool:
     return bool(endpoint.state & Endpoint.REMOTE_CLOSED)
 
 
+def has_received(peer: Peer, count: int) -> bool:
+    return len(peer.received) == count
+
+
+def condition_of(endpoint: Connection | Session | Link) -> str:
+    """Return why the service closed an endpoint."""
+    condition = endpoint.remote_condition
+    assert condition is not None
+    return str(condition.name)
+
+
 def encoded_message(size: int = 1) -> bytes:
     return b"\x00Su\xb0" + size.to_bytes(4, "big") + bytes(size)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from proton import Delivery, Link, Message
+from proton import Delivery, Message
 from proton.handlers import TransactionHandler
 from proton.reactor import Transaction
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
@@ -24,7 +25,7 @@ class _Recorder(TransactionHandler):
         self.outcome: str | None = None
         self.condition: str | None = None
 
-    def on_transaction_declared(self, event: object) -> None:
+    def on_transaction_declared(self, event: Any) -> None:
         self.transaction = event.transaction
 
     def on_transaction_committed(self, event: object) -> None:  # noqa: ARG002
@@ -33,10 +34,10 @@ class _Recorder(TransactionHandler):
     def on_transaction_aborted(self, event: object) -> None:  # noqa: ARG002
         self.outcome = "aborted"
 
-    def on_transaction_commit_failed(self, event: object) -> None:
+    def on_transaction_commit_failed(self, event: Any) -> None:
         self.outcome, self.condition = "failed", event.delivery.remote.condition.name
 
-    def on_transaction_declare_failed(self, event: object) -> None:
+    def on_transaction_declare_failed(self, event: Any) -> None:
         self.outcome, self.condition = "refused", event.delivery.remote.condition.name
 
 
@@ -65,8 +66,9 @@ class TransactionalClient:
 
     def declare(self, *, settle_before_discharge: bool = False) -> Transaction:
         self._recorder = recorder = _Recorder()
+        connection: Any = self.connection.conn
         self.connection.container.declare_transaction(
-            self.connection.conn, handler=recorder, settle_before_discharge=settle_before_discharge
+            connection, handler=recorder, settle_before_discharge=settle_before_discharge
         )
         self.connection.wait(lambda: recorder.transaction is not None or recorder.outcome is not None)
         assert recorder.transaction is not None, recorder.condition
@@ -78,11 +80,11 @@ class TransactionalClient:
     def receive(self, path: str, *, count: int = 1) -> tuple[BlockingReceiver, list[Delivery]]:
         """Receive messages without settling them."""
         receiver = self.connection.create_receiver(path, credit=count)
-        fetcher = receiver.fetcher
+        fetcher: Any = receiver.fetcher
         self.connection.wait(lambda: len(fetcher.incoming) == count)
         return receiver, [delivery for _, delivery in fetcher.incoming]
 
-    def send(self, transaction: Transaction, link: Link, body: str) -> int:
+    def send(self, transaction: Transaction, link: Any, body: str) -> int:
         """Send a message and return the state in which the service leaves it."""
         delivery = transaction.send(link, Message(body=body))
         self.connection.wait(lambda: delivery.settled)

@@ -46,6 +46,7 @@ def test_entities_are_created_with_fields_and_deleted(contoso: EmulatorProcess):
             assert receiver.receive_messages(1) == []
         with client.get_queue_receiver("in/box", session_id="a") as receiver:
             until = receiver.session.locked_until_utc
+            assert until is not None
             assert until - datetime.now(tz=UTC) < timedelta(seconds=31)
     for path in ("news", "in/box"):
         served.delete(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -121,8 +122,9 @@ def test_a_rule_name_is_used_once():
 
 @pytest.mark.parametrize("field", ["requires_session", "requires_duplicate_detection", "enable_partitioning"])
 def test_an_update_cannot_change_fields_fixed_at_creation(field: str):
+    proposed: dict[str, Any] = {field: True}
     with pytest.raises(DescriptionError, match=f"{field} is True; allowed: False"):
-        check_update(QueueDescription("q"), proposed=QueueDescription("q", **{field: True}))
+        check_update(QueueDescription("q"), proposed=QueueDescription("q", **proposed))
 
 
 @pytest.mark.parametrize(

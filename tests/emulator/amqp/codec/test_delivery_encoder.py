@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from servicebus_emulator.amqp.codec.raw_encoding import encode_compound
 from servicebus_emulator.amqp.codec.sections import SectionCode
 from servicebus_emulator.amqp.codec.value_codec import Symbol, decode, encode
@@ -26,7 +28,8 @@ def test_delivered_messages_have_the_brokers_annotations():
         "x-opt-locked-until": 99,
         "x-opt-message-state": 1,
     }
-    assert decode(found[SectionCode.HEADER][0])[4] == 3
+    header: Any = decode(found[SectionCode.HEADER][0])
+    assert header[4] == 3
     assert decode(found[SectionCode.PROPERTIES][0]) == ["given"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
@@ -24,7 +26,7 @@ async def test_a_link_stays_open_when_a_message_is_rejected(hosted: HostedNamesp
         sender.delivery(tag)
         sender.send(data)
         sender.advance()
-        await peer.until(lambda tag=tag: tag in peer.answered)
+        await peer.until(partial(peer.answered.__contains__, tag))
     assert peer.answered == {"poison": Delivery.REJECTED, "good": Delivery.ACCEPTED}
     assert "LINK_REMOTE_CLOSE" not in peer.seen
     assert hosted.namespace.counts("flights").active == 1

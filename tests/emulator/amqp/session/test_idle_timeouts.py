@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,15 @@ from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
 from servicebus_emulator.amqp.nodes.receiver_link import ReceiverLink
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from tests.emulator.support.proton_client import attach_links, connected, is_closed, is_open, send_messages
+from tests.emulator.support.proton_client import (
+    attach_links,
+    condition_of,
+    connected,
+    has_received,
+    is_closed,
+    is_open,
+    send_messages,
+)
 
 pytestmark = pytest.mark.simulated
 
@@ -43,11 +52,11 @@ async def test_an_idle_link_is_detached_and_an_active_one_stays():
                 break
             await asyncio.sleep(0.05)
         waited = asyncio.get_running_loop().time() - began
-        assert idle.remote_condition.name == "amqp:link:detach-forced"
+        assert condition_of(idle) == "amqp:link:detach-forced"
         assert 0.39 < waited < 1.5
         assert is_open(busy)
         await peer.until(lambda: is_closed(busy))
-        assert busy.remote_condition.name == "amqp:link:detach-forced"
+        assert condition_of(busy) == "amqp:link:detach-forced"
         # A link to $cbs is quiet for half an hour at a time.
         assert is_open(authenticating)
 
@@ -57,7 +66,7 @@ async def test_a_receiver_that_gets_messages_is_not_idle():
         sender, receiver = await attach_links(peer, credit=100)
         for count in range(1, 12):
             await send_messages(peer, sender)
-            await peer.until(lambda count=count: len(peer.received) == count)
+            await peer.until(partial(has_received, peer, count))
             assert is_open(receiver)
             await asyncio.sleep(0.1)
 
@@ -87,7 +96,7 @@ async def test_a_connection_without_links_is_closed():
         sender.close()
         began = asyncio.get_running_loop().time()
         await peer.until(lambda: is_closed(peer.connection))
-        assert peer.connection.remote_condition.name == "amqp:connection:forced"
+        assert condition_of(peer.connection) == "amqp:connection:forced"
         assert 0.29 < asyncio.get_running_loop().time() - began < 1.5
         assert is_open(authenticating)
 
@@ -112,7 +121,7 @@ async def test_a_silent_client_is_dropped_and_one_with_heartbeats_is_not():
     async with emulator_with(silence_seconds=0.6) as hosted, connected(hosted) as silent, connected(hosted) as beating:
         for peer in (silent, beating):
             peer.begin()
-            await peer.until(lambda peer=peer: is_open(peer.connection))
+            await peer.until(partial(is_open, peer.connection))
             # Half the timeout is announced, so that a heartbeat may be late (AMQP 1.0, section 2.4.5).
             assert peer.transport.remote_idle_timeout == pytest.approx(0.3)
         loop = asyncio.get_running_loop()
@@ -132,7 +141,7 @@ async def test_heartbeats_are_sent_at_the_clients_idle_timeout():
         asking.transport.idle_timeout = 0.4
         for peer in (asking, not_asking):
             peer.begin()
-            await peer.until(lambda peer=peer: is_open(peer.connection))
+            await peer.until(partial(is_open, peer.connection))
             await peer.quiet(seconds=0.05)
         assert not_asking.transport.remote_idle_timeout == 0
         beats = 0

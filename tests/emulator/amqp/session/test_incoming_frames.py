@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from azure.servicebus import ServiceBusMessage
 
@@ -103,7 +105,7 @@ def test_a_disposition_of_a_range_is_set_apart():
     one, two = encode_uint(1), encode_uint(2)
     ranged = disposition(one, two)
     single = [disposition(one, NULL), disposition(one, one), disposition(one, two, role=FALSE), frame(DISPOSITION)]
-    others, ranges = [], []
+    others, ranges = list[Any](), list[Any]()
     frames = IncomingFrames(others.append, on_range=ranges.append, on_batch=others.append, max_frame_size=512)
     for each in (b"".join(single) + ranged + ranged + single[0], single[0] + ranged[:5], ranged[5:]):
         frames.receive(each)
@@ -117,7 +119,7 @@ def test_the_first_frame_of_a_batch_is_set_apart():
         frame(TRANSFER, encode_uint(0), encode_uint(0), b"\xa0\x05" + tag, kind, payload=b"\x00\x53\x75\xa0\x01x")
         for tag, kind in ((b"tag01", b"\x43"), (b"tag01", batch_format), (batch_format, b"\x43"))
     )
-    others, batches = [], []
+    others, batches = list[Any](), list[Any]()
     frames = IncomingFrames(others.append, on_range=others.append, on_batch=batches.append, max_frame_size=512)
     for each in (begin() + attach(0, "flights") + single + batch, unlike):
         frames.receive(each)
@@ -130,7 +132,8 @@ async def test_a_repeated_delivery_id_does_not_close_the_connection(sdk: SdkClie
     async with sdk.queue(queue) as (sender, receiver):
         await sender.send_messages(ServiceBusMessage("x"))
         assert bodies(await receiver.peek_messages(1)) == ["x"]
-        receiver._handler._session.next_outgoing_id -= 1
+        session: Any = receiver._handler._session
+        session.next_outgoing_id -= 1
         assert bodies(await receiver.peek_messages(1, sequence_number=1)) == ["x"]
-        receiver._handler._session.next_outgoing_id += 5
+        session.next_outgoing_id += 5
         assert bodies(await receiver.peek_messages(1, sequence_number=1)) == ["x"]

@@ -36,7 +36,7 @@ async def test_all_addresses_of_a_host_share_one_port():
     async with Emulator(["contoso"], host="localhost") as emulator:
         port = emulator["contoso"].amqp_port
         found = await asyncio.get_running_loop().getaddrinfo("localhost", port, type=socket.SOCK_STREAM)
-        for address in {address[0] for *_, address in found}:
+        for address in {str(address[0]) for *_, address in found}:
             reader, writer = await asyncio.open_connection(address, port)
             writer.write(SASL_HEADER)
             assert await asyncio.wait_for(reader.readexactly(8), 3) == SASL_HEADER

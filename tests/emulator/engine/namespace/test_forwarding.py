@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_forwarding_through_topics_and_subscriptions(harness: EngineHarness):
     ],
 )
 def test_a_refused_message_goes_to_the_transfer_dead_letter_queue(
-    harness: EngineHarness, change: dict[str, object], reason: str
+    harness: EngineHarness, change: dict[str, Any], reason: str
 ):
     last, first = chain(harness, "last", "first")
     last.send([content("x" * 1024 * 1024)])
@@ -170,20 +171,21 @@ def test_the_target_drops_duplicates(harness: EngineHarness):
 
 @pytest.mark.parametrize("field", ["forward_to", "forward_dead_lettered_messages_to"])
 def test_a_new_forwarding_target_must_exist(harness: EngineHarness, field: str):
+    target: dict[str, Any] = {field: "nowhere"}
     with pytest.raises(InvalidArgument, match=f"{field} is 'nowhere'; allowed: the path of a queue or topic"):
-        harness.queue(QueueDescription("q", **{field: "nowhere"}))
+        harness.queue(QueueDescription("q", **target))
     entity = harness.queue(QueueDescription("q"))
     with pytest.raises(InvalidArgument):
-        harness.namespace.update(replace(entity.description, **{field: "nowhere"}))
+        harness.namespace.update(replace(entity.description, **target))
     harness.topic(TopicDescription("t"))
     with pytest.raises(InvalidArgument):
-        harness.subscription(SubscriptionDescription("t", "s", **{field: "nowhere"}))
+        harness.subscription(SubscriptionDescription("t", "s", **target))
     assert entity.description == QueueDescription("q")
     assert harness.namespace.list_subscriptions("t") == ()
 
 
 def test_creation_order_puts_targets_first(harness: EngineHarness):
-    wanted = [
+    wanted: list[QueueDescription | TopicDescription | SubscriptionDescription] = [
         QueueDescription("first", forward_to="Topic"),
         SubscriptionDescription("topic", "s", forward_to="last", forward_dead_lettered_messages_to="last"),
         TopicDescription("topic"),

@@ -92,6 +92,7 @@ def test_complete_fills_in_missing_keys_and_times(harness: EngineHarness):
     policies = harness.namespace.access_policies
     given = AuthorizationRule(key_name="app", rights=(AccessRight.SEND,), primary_key="mine")
     queue = policies.complete(QueueDescription("q", authorization_rules=(given,)))
+    assert isinstance(queue, QueueDescription)
     harness.namespace.create_queue(queue)
     rule = policies.get("app", path="q")
     assert rule.primary_key == "mine"

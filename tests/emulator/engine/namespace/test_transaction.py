@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -227,7 +228,7 @@ def test_a_subscription_and_its_topic_are_one_entity(harness: EngineHarness):
     ("sent", "refused"),
     [([content("again")] * 101, QuotaExceeded), ([content(b"x" * (1024 * 1024 + 1))], QuotaExceeded)],
 )
-def test_what_cannot_be_sent_is_refused_at_once(harness: EngineHarness, sent: list[object], refused: type[BrokerError]):
+def test_what_cannot_be_sent_is_refused_at_once(harness: EngineHarness, sent: list[Any], refused: type[BrokerError]):
     entity = harness.queue(QueueDescription("q"))
     object.__setattr__(entity.description, "max_size_in_megabytes", 1)
     within = transaction(harness)

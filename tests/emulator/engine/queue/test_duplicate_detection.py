@@ -30,7 +30,9 @@ def entity(harness: EngineHarness) -> QueueEntity:
 
 
 def detector_of(entity: QueueEntity) -> DuplicateDetector:
-    return entity.ingress.duplicate_detector
+    detector = entity.ingress.duplicate_detector
+    assert detector is not None
+    return detector
 
 
 def test_a_duplicate_of_a_completed_message_is_dropped(entity: QueueEntity):
@@ -132,7 +134,8 @@ def restart_and_send(persistent: PersistentNamespace, *names: str) -> int:
 
 def stored_identities(persistent: PersistentNamespace) -> int:
     with closing(sqlite3.connect(persistent.path)) as database:
-        return database.execute("SELECT count(*) FROM seen").fetchone()[0]
+        [count] = database.execute("SELECT count(*) FROM seen").fetchone()
+        return int(count)
 
 
 def test_duplicates_are_detected_across_a_restart(persistent: PersistentNamespace):

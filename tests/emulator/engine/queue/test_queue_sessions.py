@@ -52,6 +52,7 @@ def test_a_session_can_be_accepted_before_it_has_messages(queue: MessageQueue):
 
 def test_a_receive_and_delete_session_lock_never_expires(harness: EngineHarness, queue: MessageQueue):
     lock = queue.accept_session("N", never_expires=True)
+    assert lock is not None
     assert (lock.locked_until, queue.renew_session_lock("N")) == (
         harness.clock.now() + 60_000,
         harness.clock.now() + 60_000,

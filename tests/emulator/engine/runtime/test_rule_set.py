@@ -63,7 +63,8 @@ def test_an_action_changes_only_the_properties_it_names():
 
     (received,) = harness.send(sent)
 
-    assert received.properties == {**given, "RuleName": "r", "f": 1.5}
+    properties: Any = received.properties
+    assert properties == {**given, "RuleName": "r", "f": 1.5}
     assert (received.id, received.body, received.reply_to, received.content_type) == (
         UUID(int=3),
         "body",
@@ -71,6 +72,7 @@ def test_an_action_changes_only_the_properties_it_names():
         "text/plain",
     )
     assert (received.subject, received.group_id, received.correlation_id) == ("new", "s2", None)
+    assert received.annotations is not None
     assert received.annotations["x-opt-partition-key"] == "p"
 
 
@@ -124,9 +126,9 @@ def test_a_correlation_filter_compares_system_properties_case_sensitively(condit
     asked: dict[str, Any] = {condition: "Wanted"}
     harness = SubscriptionHarness(RuleDescription("r", CorrelationFilter(**asked)))
 
-    received = harness.send(
-        message("same", **{field: "Wanted"}), message("case", **{field: "wanted"}), message("none", durable=True)
-    )
+    same: dict[str, Any] = {field: "Wanted"}
+    case: dict[str, Any] = {field: "wanted"}
+    received = harness.send(message("same", **same), message("case", **case), message("none", durable=True))
 
     assert [each.body for each in received] == ["same"]
 

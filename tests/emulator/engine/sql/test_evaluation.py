@@ -163,7 +163,8 @@ TABLES = {
 def test_the_documented_truth_tables_hold(word: str):
     meaning = {"T": True, "F": False, "U": UNKNOWN}
 
-    for (left, right), expected in TABLES[word].items():
+    for sides, expected in TABLES[word].items():
+        left, right = list(sides)
         assert evaluate(f"{TRUTH[left]} {word} {TRUTH[right]}") is meaning[expected]
 
 
