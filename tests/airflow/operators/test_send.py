@@ -115,7 +115,7 @@ def test_an_unusable_path_fails_the_task_before_sending(
     assert re.search(f"ConfigurationError: {message}.*; nothing was sent", log)
 
 
-@pytest.mark.usefixtures("pair")
+@pytest.mark.usefixtures("fresh_state")
 @pytest.mark.parametrize(
     ("executor", "spool", "warned"),
     [
@@ -128,14 +128,14 @@ def test_an_unusable_path_fails_the_task_before_sending(
     ],
 )
 def test_workers_that_may_have_folders_of_their_own_as_spools_are_warned_of(
-    executor: str | None, spool: str | None, warned: bool, capfd: pytest.CaptureFixture[str], fresh_state: None
+    executor: str | None, spool: str | None, warned: bool, capfd: pytest.CaptureFixture[str]
 ):
     """SPEC section 10: what is in such a folder can only be seen on that worker."""
-    del fresh_state
     send(executor=executor)._warn_of_separate_spools(spool)
     assert ("spool is /mnt/spool, a folder, and tasks run in" in capfd.readouterr().out) is warned
 
 
+@pytest.mark.usefixtures("pair")
 def test_an_empty_file_sends_nothing_and_logs_it(run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path):
     (tmp_path / "empty.jsonl").write_text("\n")
 

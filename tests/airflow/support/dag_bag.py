@@ -5,6 +5,6 @@ from __future__ import annotations
 try:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 except ImportError:  # Airflow 3.1
-    from airflow.models.dagbag import DagBag, sync_bag_to_db  # type: ignore[attr-defined, no-redef]
+    from airflow.models.dagbag import DagBag, sync_bag_to_db  # type: ignore[no-redef]
 
 __all__ = ["DagBag", "sync_bag_to_db"]

@@ -156,10 +156,10 @@ async def test_receiving_and_completing_one_by_one_takes_few_calls(peer: Peer):
             # The first ones do what is done once.
             sys.setprofile(count if number >= 10 else None)
             receiver.flow(1)
-            await peer.until(lambda number=number: len(peer.received) > number)
+            await peer.until(partial(has_received, peer, number + 1))
             delivery, _ = peer.received[number]
             delivery.update(Delivery.ACCEPTED)
-            await peer.until(lambda delivery=delivery: delivery.settled)
+            await peer.until(partial(getattr, delivery, "settled"))
             delivery.settle()
     finally:
         sys.setprofile(None)
@@ -175,7 +175,9 @@ async def test_a_completed_message_whose_lock_expired_is_refused(hosted: HostedN
         peer.transport.pending()
     await peer.until(lambda: all(delivery.settled for delivery, _ in peer.received))
     assert [delivery.remote_state for delivery, _ in peer.received] == [Delivery.REJECTED, Delivery.ACCEPTED]
-    assert peer.received[0][0].remote.condition.name == "com.microsoft:message-lock-lost"
+    condition = peer.received[0][0].remote.condition
+    assert condition is not None
+    assert condition.name == "com.microsoft:message-lock-lost"
     assert queue.active_count == 1
 
 
