@@ -77,11 +77,13 @@ def expired_claim(clock: SteppedClock) -> str:
     return json.dumps({"owner": "ended", "renewed": clock.time - CLAIM_SECONDS})
 
 
-@pytest.mark.parametrize("ended_by", ["an expired claim", "an unreadable claim"])
+@pytest.mark.parametrize("ended_by", ["an expired claim", "an unreadable claim", "a claim of the future"])
 async def test_the_claim_of_a_process_that_ended_is_taken_over_by_one(
     ended_by: str, tmp_path: Path, clock: SteppedClock
 ) -> None:
-    leave_claim(tmp_path, expired_claim(clock) if ended_by == "an expired claim" else "torn")
+    future = json.dumps({"owner": "ended", "renewed": clock.time + 86_400})
+    claims = {"an expired claim": expired_claim(clock), "an unreadable claim": "torn", "a claim of the future": future}
+    leave_claim(tmp_path, claims[ended_by])
     async with AsyncExitStack() as stack:
         claiming = [
             stack.enter_async_context(claims_in(tmp_path, clock, str(number)).claim("flights")) for number in range(10)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.spool import folder_storage
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
-from servicebus_pair.core.spool.object_storage import ObjectStorage, _modified
-from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
+from servicebus_pair.core.spool.storage import SpoolStorage
 
 
 @pytest.fixture(params=["folder", "file URL", "object store"])
@@ -71,20 +71,27 @@ def test_another_location_is_refused_by_name(location: str) -> None:
 
 
 class Recorder:
-    """Records what the folder storage asks of the system, and ends the process at one of these calls."""
+    """Records what the folder storage asks of the system, and ends the process, or fails, at one of these calls."""
 
     CALLS = ("open", "write", "fsync", "link", "unlink", "mkdir", "rename", "replace")
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, crash_at: int | None = None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, crash_at: int | None = None, error: OSError | None = None
+    ) -> None:
         self.calls: list[str] = []
         self.crash_at = crash_at
+        self.error = error
         for name in self.CALLS:
             monkeypatch.setattr(os, name, self._recording(name, getattr(os, name)))
 
     def _recording(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def record(*args: Any, **kwargs: Any) -> Any:
             if self.crash_at is not None and len(self.calls) >= self.crash_at:
-                raise Crash  # also every later call: a process that has ended does nothing more
+                if self.error is None:
+                    raise Crash  # also every later call: a process that has ended does nothing more
+                self.crash_at = None
+                self.calls.append(f"{name} failed")
+                raise self.error
             result = call(*args, **kwargs)
             kind = name
             if name == "fsync":
@@ -120,6 +127,13 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_ca
         assert recorder.calls.index("fsync file") < recorder.calls.index("replace")
 
 
+@pytest.fixture
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is synced is recorded and need not be done."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("quick_disk")
 @pytest.mark.parametrize("operation", ["create", "replace"])
 def test_a_crash_at_any_call_leaves_no_half_file_and_loses_no_other(
     operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,63 +166,75 @@ def test_a_crash_at_any_call_leaves_no_half_file_and_loses_no_other(
     pytest.fail("the operation did not end")
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT], ids=errno.errorcode.get)
+@pytest.mark.usefixtures("quick_disk")
+@pytest.mark.parametrize("operation", ["create", "replace"])
+def test_a_call_that_fails_leaves_no_half_file_and_is_told(operation: str, number: int, tmp_path: Path) -> None:
+    content = os.urandom(10_000)
+    for step in range(40):
+        storage = FolderStorage(str(tmp_path / str(step)))
+        storage.create("messages/gates/before", b"before")
+        with pytest.MonkeyPatch.context() as patched:
+            recorder = Recorder(patched, crash_at=step, error=OSError(number, os.strerror(number)))
+            told = False
+            try:
+                getattr(storage, operation)("messages/flights/1", content)
+            except OSError as error:
+                told = error.errno == number
+        assert told or storage.read("messages/flights/1") == content
+        assert "unlink failed" in recorder.calls or [*Path(tmp_path, str(step)).rglob(".incomplete-*")] == []
+        visible = {each.name: storage.read(each.name) for each in storage.list()}
+        assert visible.pop("messages/gates/before") == b"before"
+        assert visible in ({}, {"messages/flights/1": content})
+        storage.create("messages/flights/2", content)
+        if len(recorder.calls) <= step:
+            return
+    pytest.fail("the operation did not end")
+
+
+def test_a_folder_that_another_process_did_not_make_durable_is_made_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spool" / "messages" / "flights").mkdir(parents=True)  # by a process that was killed then
+    storage = FolderStorage(str(tmp_path / "spool"))
+    with monkeypatch.context() as patched:
+        recorder = Recorder(patched)
+        storage.create("messages/flights/1", b"x")
+        # Of the file, and of the names flights, messages and spool, and what is above that.
+        assert recorder.calls.count("fsync folder") >= 4
+    with monkeypatch.context() as patched:
+        recorder = Recorder(patched)
+        storage.create("messages/flights/2", b"x")
+        assert recorder.calls.count("fsync folder") == 1
+
+
+def test_a_folder_above_the_spool_that_cannot_be_read_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, refused = folder_storage._sync_folder, []
+
+    def refuse(folder: Path) -> None:
+        if folder == tmp_path.parent:
+            refused.append(folder)
+            raise PermissionError(errno.EACCES, "Permission denied")
+        sync(folder)
+
+    monkeypatch.setattr(folder_storage, "_sync_folder", refuse)
+    FolderStorage(str(tmp_path / "spool")).create("messages/flights/1", b"x")
+    assert refused == [tmp_path.parent]
+
+
+def test_an_answer_that_was_lost_is_no_file_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network mount, or the library of an object store, may repeat a call that had succeeded."""
+    link = os.link
+
+    def twice(*args: Any) -> None:
+        link(*args)
+        link(*args)
+
+    monkeypatch.setattr(os, "link", twice)
     storage = FolderStorage(str(tmp_path))
-    storage.create("messages/flights/0", b"x")
-
-    def full(*_: Any) -> None:
-        raise OSError(28, os.strerror(28))
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            storage.create("messages/flights/1", b"y")
-    assert [path.name for path in (tmp_path / "messages" / "flights").iterdir()] == ["0"]
-
-
-class PlainStore:
-    """A store that knows no conditional writes, and folders of its own."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-
-    def pipe_file(self, path: str, content: bytes, **more: Any) -> None:
-        if more:
-            raise NotImplementedError
-        self.objects[path] = content
-
-    def exists(self, path: str) -> bool:
-        return path in self.objects
-
-    def invalidate_cache(self) -> None: ...
-
-    def find(self, path: str, *, detail: bool) -> dict[str, dict[str, Any]]:
-        assert detail
-        found = {name: {"name": name, "size": None, "LastModified": UPLOADED} for name in self.objects}
-        return {path: {"name": path, "type": "directory"}, **found}
-
-
-UPLOADED = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_a_store_without_conditional_writes_is_asked_first_and_folders_are_no_files() -> None:
-    storage, store = ObjectStorage(f"memory://{uuid.uuid4().hex}/spool"), PlainStore()
-    storage._files = store
-    storage.create("messages/a", b"one")
+    storage.create("messages/flights/1", b"x")
+    assert names(storage) == ["messages/flights/1"]
     with pytest.raises(FileExistsError):
-        storage.create("messages/a", b"two")
-    assert list(store.objects.values()) == [b"one"]
-    assert storage.list("messages") == [StoredFile("messages/a", 0, UPLOADED.timestamp())]
-
-
-@pytest.mark.parametrize(
-    ("details", "at"),
-    [({}, 0.0), ({"mtime": 5}, 5.0), ({"updated": None, "created": 2.5}, 2.5), ({"updated": "today"}, 0.0)],
-)
-def test_the_time_of_an_upload_is_0_if_the_store_does_not_tell(details: dict[str, Any], at: float) -> None:
-    assert _modified(details) == at
-
-
-def test_a_url_that_nothing_can_open_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="spool is a URL of 'nowhere', which cannot be opened"):
-        ObjectStorage("nowhere://bucket/spool")
+        storage.create("messages/flights/1", b"y")

@@ -50,6 +50,28 @@ async def test_batches_of_an_entity_are_read_in_the_order_of_writing(tmp_path: P
     assert [batch.messages for batch in await again.batches()] == [2] * 5 + [1]
 
 
+async def test_an_earlier_process_stays_before_a_later_one_though_the_clock_went_back(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    await spool_in(tmp_path, clock).write("flights", [new_message("before")])
+    clock.time -= 86_400
+    later = spool_in(tmp_path, clock)
+    for text in ("after", "last"):
+        await later.write("flights", [new_message(text)])
+    assert await contents(later, "flights") == [["before"], ["after"], ["last"]]
+
+
+async def test_a_clock_that_went_back_does_not_keep_the_limit_from_being_counted(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    one, two = spool_in(tmp_path, clock, max_bytes=2_000), spool_in(tmp_path, clock, max_bytes=2_000)
+    await one.write("flights", [new_message("x")])
+    clock.time -= 3_600
+    await two.write("flights", [new_message("y" * 1_000)])
+    with pytest.raises(SpoolFullError):
+        await one.write("flights", [new_message("z" * 1_000)])
+
+
 async def test_a_survey_counts_by_entity_with_the_oldest_first(tmp_path: Path, clock: ManualClock) -> None:
     spool = spool_in(tmp_path, clock)
     assert await spool.survey() == {}

@@ -105,7 +105,9 @@ class Claims:
         """Return the content of a claim that may be taken over; ``None`` if there is none."""
         content = await self._read(name)
         held = None if content is None else _decode(content)
-        return content if held is None or held[1] <= self._clock.now() - CLAIM_SECONDS else None
+        # A clock that went back makes a claim of the future, which would hold for as long.
+        now = self._clock.now()
+        return content if held is None or not now - CLAIM_SECONDS < held[1] < now + CLAIM_SECONDS else None
 
     async def _renew(self, claim: Claim) -> None:
         renewed = self._clock.now()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from servicebus_pair.core.spool.storage import StoredFile
+from servicebus_pair.core.spool.storage import StoredFile, holds
 
 __all__ = ["FolderStorage"]
 
@@ -25,6 +25,8 @@ class FolderStorage:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
+        # Folders whose own name is on the disk; another process may have created one and not got so far.
+        self._durable: set[Path] = set()
         self.place = f"on {socket.gethostname()} in {folder}"
 
     def create(self, name: str, content: bytes) -> None:
@@ -34,6 +36,10 @@ class FolderStorage:
         try:
             # Unlike a rename, this fails if there is a file of the name.
             os.link(incomplete, path)
+        except FileExistsError:
+            # The answer to a link on a network mount may be lost; then it is made twice.
+            if not holds(self, name, content):
+                raise
         finally:
             incomplete.unlink()
         _sync_folder(path.parent)
@@ -41,7 +47,12 @@ class FolderStorage:
     def replace(self, name: str, content: bytes) -> None:
         """Write a file in place of another; see ``SpoolStorage``."""
         path = self._path(name)
-        self._write(path, content).replace(path)
+        incomplete = self._write(path, content)
+        try:
+            incomplete.replace(path)
+        except OSError:
+            incomplete.unlink(missing_ok=True)
+            raise
         _sync_folder(path.parent)
 
     def read(self, name: str) -> bytes:
@@ -78,9 +89,9 @@ class FolderStorage:
     def _write(self, path: Path, content: bytes) -> Path:
         """Write a file next to ``path`` and return its path; nothing is left of one that failed."""
         if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            for parent in path.relative_to(self._folder).parents:
-                _sync_folder((self._folder / parent).parent)
+            self._durable.clear()
+        if path.parent not in self._durable:
+            self._make_folder(path.parent)
         incomplete = path.parent / f"{_INCOMPLETE}{uuid.uuid4().hex}"
         try:
             descriptor = os.open(incomplete, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -95,6 +106,22 @@ class FolderStorage:
             incomplete.unlink(missing_ok=True)
             raise
         return incomplete
+
+    def _make_folder(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        made: set[Path] = set()
+        for each in (folder, *folder.parents):
+            if each in self._durable:
+                break
+            try:
+                _sync_folder(each.parent)
+            except OSError:
+                # What lies above the spool belongs to others and need not be readable.
+                if each != self._folder and self._folder not in each.parents:
+                    break
+                raise
+            made.add(each)
+        self._durable |= made
 
 
 def _sync_folder(folder: Path) -> None:

@@ -217,11 +217,15 @@ class Spool:
         await self._call("write to", self.storage.replace, name, content)
 
     async def _check_room(self, size: int, now: float) -> None:
-        if self._listed_at < now - _LISTING_SECONDS or self._used_bytes + size > self._max_bytes:
+        # Either way: the clock may go back.
+        is_listed = now - _LISTING_SECONDS <= self._listed_at <= now + _LISTING_SECONDS
+        if not is_listed or self._used_bytes + size > self._max_bytes:
             batches = await self.batches()
             self._used_bytes = sum(each.size_bytes for each in batches)
             self._oldest_at = min((each.written_at for each in batches), default=inf)
             self._listed_at = now
+            # What an earlier process wrote stays before it, even if the clock went back since.
+            self._last_time = max([self._last_time, *(_time_of(each.name) for each in batches)])
         if self._used_bytes + size > self._max_bytes:
             raise SpoolFullError(
                 f"the spool holds {self._used_bytes} bytes, and {size} more exceed its limit of {self._max_bytes}"
@@ -273,6 +277,10 @@ def open_spool(options: PairOptions, *, clock: Clock, emit: Callable[[Event], No
 
 def _folder_of(entity: str) -> str:
     return quote(entity.casefold(), safe="")
+
+
+def _time_of(name: str) -> int:
+    return int(name.rpartition("/")[2].partition("-")[0])
 
 
 def _parse(file: StoredFile) -> SpooledBatch | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["SpoolStorage", "StoredFile"]
+__all__ = ["SpoolStorage", "StoredFile", "holds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SpoolStorage(Protocol):
     def create(self, name: str, content: bytes) -> None:
         """Write a new file durably: when this returns, it survives a crash.
 
-        :raises FileExistsError: there is one of this name; it is unchanged.
+        :raises FileExistsError: there is one of this name with another content; it is unchanged.
         """
 
     def replace(self, name: str, content: bytes) -> None:
@@ -47,3 +47,11 @@ class SpoolStorage(Protocol):
 
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
+
+
+def holds(storage: SpoolStorage, name: str, content: bytes) -> bool:
+    """Return whether there is a file of this name and content now."""
+    try:
+        return storage.read(name) == content
+    except FileNotFoundError:
+        return False
