@@ -160,12 +160,17 @@ class QueueDrain:
         if self._counters.done > self._last_done:
             # By another link to this queue, too.
             self._last_done, self._last_moved_at = self._counters.done, self._context.clock.now()
+        readable = True
         try:
             workable = await self._find_workable()
         except ServiceError:
-            # It also fails for a message that cannot be decoded, which is left; a failing queue fails the next step.
-            workable, self._counters.left = True, max(1, self._counters.left)
-        return not workable or self._context.clock.now() - self._last_moved_at > _MAX_WAIT_FOR_LOCKS
+            # A peek also fails for a message that cannot be decoded; the next step reports a failing queue.
+            readable, workable = False, True
+        if workable and self._context.clock.now() - self._last_moved_at <= _MAX_WAIT_FOR_LOCKS:
+            return False
+        if not readable:
+            self._counters.left = max(1, self._counters.left)
+        return True
 
     async def _find_workable(self) -> bool:
         """Peek for a message that could be moved, first where one was found last."""

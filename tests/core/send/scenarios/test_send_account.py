@@ -18,6 +18,7 @@ from servicebus_pair.core import PairOptions
 from servicebus_pair.core.model.errors import SendError, SendTimeoutError, find_send_error
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from tests.core.support.local_pair import LocalPair, numbered, open_local_pair, open_quick_pair
+from tests.core.support.spooling import stop
 
 pytestmark = pytest.mark.simulated
 
@@ -120,7 +121,7 @@ async def test_section_1_duplicate_detection_drops_the_second_copy_within_its_wi
             await sender.send(numbered(1))
             local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="once"))
             if spooled:
-                local_pair.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+                stop(local_pair.secondary)
             result = await sender.send(numbered(1, start=1), timeout=5 if spooled else None)
             assert (result.spooled, result.diverted) == (int(spooled), int(not spooled))
             assert result.duplicates_possible_ids == ("m1",)
