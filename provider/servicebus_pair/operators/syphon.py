@@ -372,11 +372,8 @@ async def _stop_after(
 
     def start_timer(report: DrainReport) -> None:
         nonlocal timer
-        if (
-            timer is None
-            and seconds is not None
-            and (report.moved or report.dead_lettered or report.unspooled or report.failures)
-        ):
+        progressed = report.moved or report.dead_lettered or report.unspooled or report.failures
+        if timer is None and seconds is not None and progressed:
             timer = asyncio.get_running_loop().call_later(seconds, stop)
 
     try:

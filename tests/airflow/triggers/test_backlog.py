@@ -48,7 +48,9 @@ async def test_the_trigger_fires_once_and_survives_an_outage_of_the_secondary(pa
 
 
 @pytest.mark.slow
-def test_events_are_repeated_after_a_restart_only_if_they_were_not_stored_and_after_a_drain(pair: Pair, run_dag: RunDag):
+def test_events_are_repeated_after_a_restart_only_if_they_were_not_stored_and_after_a_drain(
+    pair: Pair, run_dag: RunDag
+):
     """Messages that arrive behind a drain must not wait for a reading of an empty backlog."""
 
     @task

@@ -206,10 +206,9 @@ class NamespacePair(BacklogManagement):
         )
 
     async def waiting_sessions(self, queue: str) -> list[str]:
-        """Return the sessions with messages in a backlog queue that requires sessions; nothing is locked or moved.
+        """Return, without locking any, the sessions with messages in a backlog queue, also those that a syphon holds.
 
-        There is one session for each entity, with the entity's path as its id (a longer path is shortened). Sessions
-        that a syphon holds are among them.
+        There is one session for each entity, with the entity's path as its id (a longer path is shortened).
 
         :raises ServiceError: the queue cannot be read.
         """
@@ -323,9 +322,8 @@ class NamespacePair(BacklogManagement):
     async def empty_spool(self) -> SpoolReport:
         """Send what the spool holds to the primary, or to the backlog while only that takes it (SPEC section 10).
 
-        A syphon does the same, and its ``drain`` begins with it.
-        At least once, each entity in the order of writing; an entity that fails keeps the rest. Several processes may
-        do this at once.
+        A syphon does the same, and its ``drain`` begins with it. At least once, each entity in the order of writing; an
+        entity that fails keeps the rest. Several processes may do this at once.
 
         :raises SpoolError: the spool cannot be read.
         """
