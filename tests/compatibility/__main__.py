@@ -46,7 +46,7 @@ class Outcome:
 def main() -> int:
     """Run, print the table and return how many environments failed."""
     parser = argparse.ArgumentParser(description="Airflow's minor versions on each Python.")
-    parser.add_argument("--only", default="", help="part of the environments' names, such as 3.1-py3.12")
+    parser.add_argument("--only", default="", help="parts of the environments' names, such as 3.1-py3.12,3.3")
     parser.add_argument("--walk", action="store_true", help="without the quick tests")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("tests", nargs="*", default=["tests/airflow"])

@@ -37,8 +37,8 @@ _PUBLISHED: Final = "https://raw.githubusercontent.com/apache/airflow/constraint
 _PROVIDERS: Final = ("common-messaging", "microsoft-azure", "openlineage", "smtp", "standard")
 _TOOLS: Final = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "selenium", "statsd")
 _MORE: Final = ("httpx", "packaging", "psutil", "setuptools", "websocket-client")
-# Its operator is imported when a DAG is parsed; Spark itself, which it demands, is large and not.
-_WITHOUT_DEPENDENCIES: Final = "apache-airflow-providers-apache-spark"
+# What DAGs with Spark's jobs need to be parsed.
+_SPARK_PROVIDER: Final = "apache-airflow-providers-apache-spark"
 _FETCH_SECONDS: Final = 5
 _INSTALL_SECONDS: Final = 900
 
@@ -91,6 +91,7 @@ class Environment:
             "AIRFLOW_HOME": str(airflow_home),
             # Before 3.2 a DAG that changes within half a minute is not stored again.
             "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         }
 
@@ -111,7 +112,9 @@ class Environment:
         try:
             projects = ["--editable", "provider/servicebus_emulator", "--editable", ".[messaging,openlineage]"]
             _run([*install, *projects, *self._demands(), *_TOOLS, *_MORE])
-            _run([*install, "--no-deps", _WITHOUT_DEPENDENCIES])
+            _run([*install, "--no-deps", _SPARK_PROVIDER])
+            spark = dict(_pins(PROJECT / "constraints.txt"))["pyspark"]
+            _run([_uv(), "pip", "install", "--quiet", "--python", str(self.executable), "--no-deps", spark])
         finally:
             # In build leftovers Airflow would find the provider and the plugin a second time.
             for left in (
@@ -136,7 +139,7 @@ class Environment:
         except OSError:
             as_of = RELEASES[self.minor][1]
             wanted = self.folder / "airflow.in"
-            wanted.write_text("\n".join([*self._demands(), _WITHOUT_DEPENDENCIES]))
+            wanted.write_text("\n".join([*self._demands(), _SPARK_PROVIDER]))
             options = ["--python", str(self.executable), "--exclude-newer", as_of, "--no-header", "--no-annotate"]
             _run([_uv(), "pip", "compile", "--quiet", *options, "--output-file", str(published), str(wanted)])
             source = f"as of {as_of}"
@@ -150,9 +153,9 @@ class Environment:
 
 
 def known_environments(only: str = "") -> list[Environment]:
-    """Return the environments, or those whose names contain ``only``."""
+    """Return the environments, or those whose names contain one of ``only``, which commas separate."""
     every = [Environment(minor, python) for minor in RELEASES for python in PYTHONS]
-    return [each for each in every if only in each.name]
+    return [each for each in every if any(part in each.name for part in only.split(","))]
 
 
 def _pins(file: Path) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,9 @@ EXAMPLES: Final = PROJECT / "provider" / "servicebus_pair" / "example_dags"
 _SPARK: Final = "servicebus_pair.spark."
 _KEY: Final = "a-key-of-the-matrix"
 _CONN_ID: Final = "contoso_pair"
-_SECONDS: Final = 180
+_SECONDS: Final = 300
+# Of the processes of Airflow; importing a helper of the tests sets others.
+_variables: Final = dict(os.environ)
 
 
 def modules() -> None:
@@ -76,7 +78,7 @@ def outage() -> None:
     from servicebus_emulator import EmulatorProcess
     from tests.airflow.support.queues import contents
 
-    home = Path(os.environ["AIRFLOW_HOME"])
+    home = Path(_variables["AIRFLOW_HOME"])
     (home / "dags").mkdir(exist_ok=True)
     shutil.copy(EXAMPLES / "first_send.py", home / "dags")
     with tempfile.TemporaryDirectory() as folder:
@@ -92,16 +94,17 @@ def outage() -> None:
             for side in sides:
                 side.start()
             primary, served = sides[0], {"primary": sides[0]["contoso"], "secondary": sides[1]["contoso-dr"]}
-            os.environ[f"AIRFLOW_CONN_{_CONN_ID.upper()}"] = json.dumps(_connection(served))
+            _variables[f"AIRFLOW_CONN_{_CONN_ID.upper()}"] = json.dumps(_connection(served))
             _airflow("db", "migrate")
             _airflow("dags", "test", "first_provision")
             assert "sent=2 of=2 primary=2 diverted=0" in _airflow("dags", "test", "first_send")
             primary.kill()
             assert "sent=2 of=2 primary=0 diverted=2" in _airflow("dags", "test", "first_send")
-            # It does not wait out the interval, because the first one has shared the failover.
+            # It suspects nothing and waits for nothing, because the one before has shared the failover.
             again = _airflow("dags", "test", "first_send")
             assert "sent=2 of=2 primary=0 diverted=2" in again
-            assert "health=failed_over" not in again, [line for line in again.splitlines() if "servicebus_pair" in line]
+            assert "health=failed_over" in again
+            assert "health=suspect" not in again
             primary.start()
             assert "moved=4" in _airflow("dags", "test", "first_recovery")
             assert len(contents(primary["contoso"], "briefings")) == 6
@@ -121,7 +124,7 @@ def _connection(served: dict[str, Any]) -> dict[str, Any]:
 
 def _airflow(*arguments: str) -> str:
     command = [sys.executable, "-m", "airflow", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(command, env=_variables, capture_output=True, text=True, timeout=_SECONDS, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     return done.stdout + done.stderr
 

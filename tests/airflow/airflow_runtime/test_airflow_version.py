@@ -67,6 +67,8 @@ def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
+            # Public where the newest version has it, elsewhere in others.
+            yield from (f"{node.module}.{each.name}" for each in node.names if each.name in airflow_version._PLACES)
         elif isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
 

@@ -7,6 +7,7 @@ import sqlite3
 from typing import Any
 
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID
+from tests.airflow.support.versions import skip_without
 
 __all__ = ["all_files", "database_dump", "saved_activity"]
 
@@ -26,6 +27,7 @@ def database_dump() -> str:
 
 def saved_activity() -> list[dict[str, Any]]:
     """The activity totals of all tasks, the oldest first."""
+    skip_without("task_state")
     from airflow.models.task_state_store import TaskStateStoreModel
     from airflow.utils.session import create_session
     from sqlalchemy import select

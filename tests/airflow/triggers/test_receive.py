@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from airflow.triggers import shared_stream
-from airflow.triggers.shared_stream import SharedStreamManager
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.queues.servicebus_pair import ServiceBusPairQueueProvider
@@ -18,6 +16,11 @@ from servicebus_pair.triggers import receive
 from servicebus_pair.triggers.receive import ServiceBusReceiveTrigger
 from tests.airflow.conftest import CONN_ID, Pair
 from tests.airflow.support.queues import contents, dead_letters, send_texts
+from tests.airflow.support.versions import needs
+
+with contextlib.suppress(ImportError):  # before Airflow 3.3
+    from airflow.triggers import shared_stream
+    from airflow.triggers.shared_stream import SharedStreamManager
 
 FLIGHTS: dict[str, Any] = {"servicebus_pair_conn_id": CONN_ID, "entity": "flights"}
 
@@ -86,6 +89,7 @@ async def until_left(pair: Pair, bodies: Iterable[str]) -> None:
     await until(are_left)
 
 
+@needs("acknowledged_events")
 async def test_a_message_stays_until_the_events_of_all_triggers_are_stored(pair: Pair):
     await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", "a", "b", "c")
     triggers = [ServiceBusReceiveTrigger(**FLIGHTS, max_messages=2) for _ in range(2)]
@@ -102,6 +106,7 @@ async def test_a_message_stays_until_the_events_of_all_triggers_are_stored(pair:
         assert runner.events[0][0]["messages"][0]["broker"]["delivery_count"] == 0
 
 
+@needs("acknowledged_events")
 async def test_what_was_not_stored_comes_again_at_once_when_the_triggerer_stops(pair: Pair):
     await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", "a", "b")
     async with running(ServiceBusReceiveTrigger(**FLIGHTS)) as runner:
@@ -117,6 +122,7 @@ async def test_what_was_not_stored_comes_again_at_once_when_the_triggerer_stops(
         await until_left(pair, "")
 
 
+@needs("acknowledged_events")
 async def test_an_event_that_is_never_stored_gives_its_message_back(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shared_stream, "_ACK_TIMEOUT_SCAN_INTERVAL", 0.1, raising=False)
     await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", "a")
@@ -128,6 +134,7 @@ async def test_an_event_that_is_never_stored_gives_its_message_back(pair: Pair, 
         assert runner.bodies() == [["a"]]
 
 
+@needs("acknowledged_events")
 async def test_what_an_event_cannot_hold_is_dead_lettered_with_a_reason(pair: Pair):
     large = [each * 300 for each in "bcde"]
     await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", "a" * 2000, *large)
@@ -143,6 +150,7 @@ async def test_what_an_event_cannot_hold_is_dead_lettered_with_a_reason(pair: Pa
     assert dead.startswith("TooLargeForEvent: the event would have more than max_event_bytes=1000")
 
 
+@needs("acknowledged_events")
 async def test_an_outage_and_a_missing_entity_end_no_trigger(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.sdk import Context, conf
+from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.airflow_version import conf
 from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
