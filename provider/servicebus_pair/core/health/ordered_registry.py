@@ -194,7 +194,7 @@ class OrderedHealthRegistry(HealthRegistry):
         """Wait for changes of this entity that this process has decided on."""
         changing = [task for (entity, _), task in self._changing.items() if entity == key and not task.done()]
         if changing:
-            await asyncio.wait(changing, timeout=max(0.0, min(deadline - self._clock.now(), self._refresh_seconds)))
+            await asyncio.wait(changing, timeout=min(deadline - self._clock.now(), self._refresh_seconds))
 
     async def _renew(self, entity: str, deadline: float) -> None:
         if self.lease_seconds_left(entity) >= self.leases.duration / 2:
@@ -203,7 +203,7 @@ class OrderedHealthRegistry(HealthRegistry):
         give_up = min(deadline, self._clock.now() + self._refresh_seconds)
         while True:
             now = self._clock.now()
-            if await self._loaded(entity, timeout=max(0.0, give_up - now)) and self.lease_seconds_left(entity) > 0:
+            if await self._loaded(entity, timeout=give_up - now) and self.lease_seconds_left(entity) > 0:
                 return
             if now >= give_up:
                 break

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from servicebus_pair.core.ledger.reader import read_records
-from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations
+from servicebus_pair.core.model.pricing import Operations, further_increments
 
 __all__ = ["LedgerCount", "count_ledger", "operations_for_record"]
 
@@ -60,7 +60,7 @@ def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Iterable
     :param kind: ``sent``, ``syphoned`` or ``unspooled``.
     :param route: ``primary``, ``backlog`` or ``spooled``.
     """
-    further = max(0, size_bytes - 1) // BILLED_BYTES
+    further = further_increments(size_bytes)
     if kind == "syphoned":
         return ("receives", "settlements", "sends", *("further_increments",) * (2 * further))
     if route == "spooled":

@@ -24,6 +24,7 @@ __all__ = [
     "PriceTier",
     "backlog_operations",
     "bill",
+    "further_increments",
     "idle_syphon_operations",
     "ping_operations",
     "read_prices",
@@ -141,6 +142,11 @@ def bill(operations: Operations, prices: PriceList = STANDARD_PRICES, *, before:
     return Bill(operations, billable, amount.quantize(_CENT, ROUND_HALF_UP), prices)
 
 
+def further_increments(size_bytes: int) -> int:
+    """Return how many started 64 KB of a message are billed beyond the first."""
+    return (size_bytes - 1) // BILLED_BYTES if size_bytes else 0
+
+
 def idle_syphon_operations(*, queues: int, long_poll: timedelta, period: timedelta) -> Operations:
     """Return the operations of a continuous syphon on empty backlog queues: each poll is an empty receive."""
     return Operations(empty_receives=queues * (period // long_poll))
@@ -165,7 +171,7 @@ def backlog_operations(messages: int, *, size_bytes: int) -> Operations:
         receives=2 * messages,
         sends=messages,
         settlements=2 * messages,
-        further_increments=transfers * messages * (max(0, size_bytes - 1) // BILLED_BYTES),
+        further_increments=transfers * messages * further_increments(size_bytes),
     )
 
 

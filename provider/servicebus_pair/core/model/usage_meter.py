@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations
+from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations, further_increments
 
 __all__ = ["Meter", "Operation"]
 
@@ -55,7 +55,7 @@ class Meter:
 
         :param size: bytes of the message.
         """
-        self._counts[_INCREMENTS] += max(0, size - 1) // BILLED_BYTES
+        self._counts[_INCREMENTS] += further_increments(size)
 
     def read(self) -> Operations:
         """Return the counts so far."""

@@ -82,5 +82,5 @@ class MessageLocks:
     def _next(self, message: ReceivedMessage) -> float:
         now = self._clock.now()
         until = message.locked_until
-        half = 0.0 if until is None else (until.timestamp() - now) / 2
+        half = _MIN_PAUSE if until is None else (until.timestamp() - now) / 2
         return now + min(_MAX_PAUSE, max(_MIN_PAUSE, half))

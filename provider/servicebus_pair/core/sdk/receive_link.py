@@ -95,7 +95,8 @@ class ReceiveLink(Link):
         """Renew the lock of each message; return for each its failure or ``None``."""
 
         def renew(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[Any]:
-            return receiver.renew_message_lock(part[0], timeout=timeout)
+            [message] = part
+            return receiver.renew_message_lock(message, timeout=timeout)
 
         inner = _inner(messages)
         outcomes = await self._settle([[each] for each in inner], renew, timeout, operation=Operation.RENEW)
@@ -193,7 +194,8 @@ class ReceiveLink(Link):
         """Move one message to the dead-letter queue; return the failure or ``None``."""
 
         def settle(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
-            return receiver.dead_letter_message(part[0], reason=reason, error_description=description)
+            [message] = part
+            return receiver.dead_letter_message(message, reason=reason, error_description=description)
 
         inner = message.sdk_message
         return (await self._settle([[inner]], settle, timeout))[id(inner)]
@@ -202,13 +204,14 @@ class ReceiveLink(Link):
         self, messages: _Messages, settlement: Settlement, *, timeout: float
     ) -> list[ServiceError | None]:
         def settle_one(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
+            [message] = part
             match settlement:
                 case "complete":
-                    return receiver.complete_message(part[0])
+                    return receiver.complete_message(message)
                 case "abandon":
-                    return receiver.abandon_message(part[0])
+                    return receiver.abandon_message(message)
                 case "defer":
-                    return receiver.defer_message(part[0])
+                    return receiver.defer_message(message)
 
         def settle_together(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
             return settle_range(receiver, part, settlement, timeout=timeout)

@@ -167,9 +167,9 @@ class QueueWorker:
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits
-        # A queue delivers in the order of its numbers.
-        ends = (received[0], received[-1]) if received else ()
-        self.highest_sequence_number = max(self.highest_sequence_number, *(each.sequence_number for each in ends), 0)
+        if received:  # in the order of their numbers
+            ends = received[0].sequence_number, received[-1].sequence_number
+            self.highest_sequence_number = max(self.highest_sequence_number, *ends)
         return received
 
     async def _acquire_permits(self) -> int:

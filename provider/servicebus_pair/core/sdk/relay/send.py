@@ -13,6 +13,7 @@ from servicebus_pair.core.protocol.relay_batch import RelayBatch
 from servicebus_pair.core.protocol.relayed_message import RelayedMessage
 from servicebus_pair.core.sdk._private.raw_sender import RawSender
 from servicebus_pair.core.sdk.error_mapping import classify
+from servicebus_pair.core.sdk.link import remaining_seconds
 from servicebus_pair.core.sdk.relay.encoding import encode_message
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot, noop
 
@@ -83,10 +84,9 @@ class RelaySendLink(SendLink):
         await self._send_raw(attachment, batch, remaining)
 
     async def _attached_within(self, timeout: float) -> tuple[_Attachment, float]:
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout
+        started = asyncio.get_running_loop().time()
         async with self._lock:
-            remaining = await self._ensure_attached(max(0.1, deadline - clock()))
+            remaining = await self._ensure_attached(remaining_seconds(timeout, since=started))
             current = self._attachment
             if current is None or current.handler is not self._handler or not current.raw.is_usable:
                 if current is not None and current.handler is self._handler:
