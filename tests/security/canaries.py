@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,6 +19,8 @@ _SIGNED: Final = (
     "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessSignature=SharedAccessSignature sr=sb%3A%2F%2Fcontoso&"
     f"sig={quote(_KEY, safe='')}&se=1893456000&skn=Root"
 )
+# "c4nary" in Base64, by where it begins.
+_ENCODED: Final = ("YzRuYXJ5", "M0bmFye", "jNG5hcn")
 CANARIES: Final[dict[str, Any]] = {
     "connection string": _STRING,
     "connection string in a URI": quote(_STRING, safe=""),
@@ -25,6 +28,7 @@ CANARIES: Final[dict[str, Any]] = {
     "connection string in JSON": json.dumps({"value": _STRING}),
     "connection string in a list": [_STRING],
     "connection string in a mapping": {"value": {"deep": _STRING}},
+    "connection string in Base64": b64encode(f"{_STRING}\n".encode()).decode(),
     "signature": _SIGNED,
     "key": _KEY,
     "client secret": _CLIENT_SECRET,
@@ -34,7 +38,7 @@ CANARIES: Final[dict[str, Any]] = {
 
 def disclosed(text: str) -> bool:
     """Return whether a canary, or a large part of one, is in a text."""
-    return "c4nary" in text or "eyJjNG5hcnki" in text
+    return "c4nary" in text or "eyJjNG5hcnki" in text or any(part in text for part in _ENCODED)
 
 
 def outcome(call: Callable[[], Any]) -> str:

@@ -168,6 +168,35 @@ def test_the_key_of_the_spool_is_in_its_place_and_not_shown():
     assert not disclosed(repr(found))
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        "ftp://bob:c4nary-one@host/spool",
+        "s3://AKIA:c4nary/two+c4nary@bucket/spool",
+        "simplecache::ftp://bob:c4nary@host/spool",
+        "//bob:c4nary@host/spool",
+        "https://host/spool?token=c4nary",
+    ],
+)
+def test_the_location_of_the_spool_has_no_credentials(location: str):
+    with pytest.raises(ConfigurationError, match="spool is a URL with credentials or a query") as raised:
+        read_pair_settings({**OTHER, "spool": location})
+
+    assert not disclosed(str(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sb://bob:c4nary/with/slash@host", "sb://bob:***@host"),
+        ("/home/simplecache::ftp:/bob:c4nary@host/x", "/home/simplecache::ftp:/bob:***@host/x"),
+        ("amqps://a:b%2Fc@host, http://127.0.0.1:80/a@b", "amqps://a:***@host, http://127.0.0.1:80/a@b"),
+    ],
+)
+def test_the_password_of_a_url_is_masked_however_it_is_written(text: str, shown: str):
+    assert scrub(text) == shown
+
+
 def test_learned_secrets_of_any_shape_are_masked_in_later_errors():
     learn_secrets(["a password that looks like none", "short"])
 

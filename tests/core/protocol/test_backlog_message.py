@@ -195,6 +195,7 @@ def test_unsupported_message_is_rejected_by_field(section: dict[str, Any], named
         "a@b",
         "a\\b",
         "a\n",
+        "a" * 261,
     ],
     ids=repr,
 )
@@ -206,6 +207,6 @@ def test_section_6_a_path_that_is_no_entity_can_never_be_delivered(path: str) ->
     assert destination_of(copied) is None
 
 
-@pytest.mark.parametrize("path", ["flights", "a/b/c", "a.b-c_d~e", "Ämter", "cost$"])
+@pytest.mark.parametrize("path", ["flights", "a/b/c", "a.b-c_d~e", "Ämter", "cost$", "a" * 260])
 def test_section_6_other_paths_name_entities(path: str) -> None:
     assert destination_of(AmqpMessage([b"x"], application_properties={PATH: path})) == path

@@ -53,6 +53,19 @@ def test_files_are_listed_by_name_with_size_and_read_back(storage: SpoolStorage)
     assert storage.read("messages/b/1") == b"first"
 
 
+def test_links_and_pipes_that_others_put_there_are_no_files(tmp_path: Path) -> None:
+    storage = FolderStorage(str(tmp_path / "spool"))
+    storage.create("messages/flights/1", b"one")
+    folder = tmp_path / "spool" / "messages" / "flights"
+    (folder / "2").symlink_to("/dev/zero")
+    os.mkfifo(folder / "3")
+
+    assert names(storage) == ["messages/flights/1"]
+    with pytest.raises(OSError, match="symbolic links"):
+        storage.read("messages/flights/2")
+    assert storage.read("messages/flights/3") == b""
+
+
 def test_a_file_is_created_once(storage: SpoolStorage) -> None:
     storage.create("claims/flights", b"one")
     with pytest.raises(FileExistsError):

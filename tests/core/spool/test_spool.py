@@ -13,6 +13,7 @@ from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, S
 from servicebus_pair.core.model.events import Event, SpoolFilling
 from servicebus_pair.core.model.options import PairOptions, Secret
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.spool import Spool, SpooledEntity, open_spool
 from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolKey, WrongKeyError
@@ -70,6 +71,18 @@ async def test_a_clock_that_went_back_does_not_keep_the_limit_from_being_counted
     await two.write("flights", [new_message("y" * 1_000)])
     with pytest.raises(SpoolFullError):
         await one.write("flights", [new_message("z" * 1_000)])
+
+
+@pytest.mark.parametrize("entity", [".", "..", "../../x", "/x", "a\0b"])
+async def test_no_entity_is_a_place_outside_its_folder(entity: str, tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path / "spool", clock)
+    await spool.write(entity, [new_message("x")])
+
+    assert await contents(spool, entity) == [["x"]]
+    assert list(await spool.survey()) == [entity]
+    assert [path.name for path in tmp_path.iterdir()] == ["spool"]
+    async with Claims(spool.storage, clock=clock, owner="me").claim(entity) as claim:
+        assert claim is not None
 
 
 async def test_a_survey_counts_by_entity_with_the_oldest_first(tmp_path: Path, clock: ManualClock) -> None:

@@ -110,6 +110,12 @@ def test_another_key_is_named_by_its_id(given: SpoolKey | None, text: str) -> No
         decode_file(file_of([b"x"], key(1)), key=given)
 
 
+def test_a_file_that_is_not_encrypted_is_not_read_with_a_key() -> None:
+    with pytest.raises(WrongKeyError, match=f"not encrypted, and the key of id {key(1).id} is given"):
+        decode_file(file_of([b"x"], None), key=key(1))
+    assert bodies_of(decode_file(file_of([b"x"], None), key=key(1), plain=True).messages) == [b"x"]
+
+
 def test_an_encrypted_file_shows_neither_body_nor_key_and_never_the_same_bytes() -> None:
     one, two = (file_of([b"canary-body"], key(1)) for _ in range(2))
     assert b"canary-body" not in one

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.model.redaction import secret_kind
+from servicebus_pair.core.model.redaction import scrub, secret_kind
 
 __all__ = [
     "boolean",
@@ -157,7 +157,7 @@ def storage_location(name: str, value: Any) -> str:
     parts = urlsplit(text)
     if not (text.startswith("/") or (parts.scheme and "://" in text)):
         raise ConfigurationError(f"{name} is {shown}: it must be an absolute path or a URL, such as s3://bucket/spool")
-    if parts.password is not None or parts.query:
+    if parts.password is not None or parts.query or scrub(text) != text:
         raise ConfigurationError(f"{name} is a URL with credentials or a query: give them to the store's library")
     return text
 

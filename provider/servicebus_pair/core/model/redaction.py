@@ -20,16 +20,22 @@ _NAMED: Final = re.compile(rf"{_NAMES}{_EQUALS}(?P<secret>[^;&\s'\"]+)", re.IGNO
 _MEMBER: Final = re.compile(
     rf"{_NAMES}\\*[\"']\s*:\s*(?P<quote>\\*[\"'])(?P<secret>(?:(?!(?P=quote))(?:\\.|.))+)", re.IGNORECASE
 )
-# Masked in texts, and left to those who check addresses where a value is given.
-_URL_PASSWORD: Final = re.compile(r"://[^\s/?#:@\"'<>]*:(?P<secret>[^\s/?#\"'<>]+)@")
+# Masked in texts, and left to those who check addresses where a value is given. A path has one slash of the two left;
+# a password may have slashes, unlike a port.
+_URL_PASSWORD: Final = re.compile(r":/{1,2}[^\s/?#:@\"'<>]*:(?!\d{1,5}/)(?P<secret>[^\s/?#\"'<>]+|[^\s?#\"'<>@]{1,200})@")
 # A key of Service Bus: 32 bytes in Base64, but no path that ends in ``day=1``; a client secret of Microsoft Entra ID;
 # a token.
 _KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])-{0,2}(?P<secret>[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
 _CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", re.ASCII)
+# A connection string in Base64, as in a secret of Kubernetes: the three ways in which "SharedAccess" may be in it.
+_ENCODED: Final = re.compile(
+    r"(?<![\w+/-])(?P<secret>[\w+/-]*?(?:U2hhcmVkQWNjZXNz|NoYXJlZEFjY2Vzc|TaGFyZWRBY2Nlc3)[\w+/-]*=*)", re.ASCII
+)
 _TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
 _SHAPES: Final = (
     ("a connection string", _NAMED),
     ("a connection string", _MEMBER),
+    ("a connection string", _ENCODED),
     ("a key", _KEY),
     ("a client secret", _CLIENT_SECRET),
     ("a token", _TOKEN),

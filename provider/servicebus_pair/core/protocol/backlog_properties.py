@@ -48,6 +48,7 @@ ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
 RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
 # Control characters, what an entity's name cannot contain, and segments such as $management or $DeadLetterQueue.
 _NOT_AN_ENTITY: Final = re.compile(r"[\x00-\x1f\x7f?#@\\*]|(^|/)\$")
+_MAX_PATH_CHARACTERS: Final = 260
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
@@ -100,7 +101,7 @@ def entity_path(carried: Mapping[str, Any]) -> str:
 
 def names_entity(path: str) -> bool:
     """Return whether ``path`` can be the path of a queue or topic."""
-    return bool(path) and _NOT_AN_ENTITY.search(path) is None
+    return 0 < len(path) <= _MAX_PATH_CHARACTERS and _NOT_AN_ENTITY.search(path) is None
 
 
 def carried_text(carried: Mapping[str, Any], name: str) -> str:

@@ -16,11 +16,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Final
-from urllib.parse import quote
 
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.interfaces import Clock
-from servicebus_pair.core.spool.storage import SpoolStorage
+from servicebus_pair.core.spool.storage import SpoolStorage, folder_name
 
 __all__ = ["CLAIM_SECONDS", "Claim", "Claims"]
 
@@ -54,7 +53,7 @@ class Claims:
     @asynccontextmanager
     async def claim(self, entity: str) -> AsyncIterator[Claim | None]:
         """Hold the claim of ``entity`` during the context; ``None`` if another process holds it."""
-        claim = Claim(f"{_FOLDER}/{quote(entity.casefold(), safe='')}", f"{self._owner} {uuid.uuid4().hex}")
+        claim = Claim(f"{_FOLDER}/{folder_name(entity)}", f"{self._owner} {uuid.uuid4().hex}")
         if not await self._acquire(claim):
             yield None
             return

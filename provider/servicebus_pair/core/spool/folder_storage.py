@@ -57,7 +57,10 @@ class FolderStorage:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        return self._path(name).read_bytes()
+        # What others may have put there in its place, a link or a pipe, is neither followed nor waited for.
+        descriptor = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read()
 
     def delete(self, name: str) -> None:
         """Delete a file if there is one; the folder stays."""
@@ -75,7 +78,7 @@ class FolderStorage:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(Path(entry.path))
-            elif not entry.name.startswith(_INCOMPLETE):
+            elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_INCOMPLETE):
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
@@ -35,7 +35,7 @@ from servicebus_pair.core.spool.spool_file import (
     decode_file,
     encode_file,
 )
-from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
+from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile, folder_name
 
 __all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity", "open_spool"]
 
@@ -146,7 +146,7 @@ class Spool:
 
     async def batches(self, entity: str | None = None) -> list[SpooledBatch]:
         """Return the batches in the order of writing, of one entity or of all."""
-        folder = _MESSAGES if entity is None else f"{_MESSAGES}/{_folder_of(entity)}"
+        folder = _MESSAGES if entity is None else f"{_MESSAGES}/{folder_name(entity)}"
         files = await self._call("list", self.storage.list, folder)
         return sorted(batch for each in files if (batch := _parse(each)) is not None)
 
@@ -170,7 +170,8 @@ class Spool:
                 if not file.name.endswith(_SUFFIX):
                     continue
                 try:
-                    content = decode_file(await self._call("read", self.storage.read, file.name), key=self._key)
+                    read = await self._call("read", self.storage.read, file.name)
+                    content = decode_file(read, key=self._key, plain=True)
                 except FileNotFoundError:
                     continue  # emptied meanwhile
                 except (ForeignFileError, WrongKeyError) as error:
@@ -180,11 +181,11 @@ class Spool:
                 yield content.entity, folder == SET_ASIDE, content.messages
 
     async def read(self, batch: SpooledBatch) -> SpoolFile:
-        """Return the messages of a batch.
+        """Return the messages of a batch, to be delivered.
 
         :raises FileNotFoundError: another process has emptied it meanwhile.
         :raises ForeignFileError: it was not written by a spool.
-        :raises WrongKeyError: it is encrypted with another key.
+        :raises WrongKeyError: it is encrypted with another key, or not encrypted although there is one.
         :raises SpoolError: the spool cannot be read.
         """
         return decode_file(await self._call("read", self.storage.read, batch.name), key=self._key)
@@ -246,7 +247,7 @@ class Spool:
 
     def _new_name(self, entity: str, messages: int, now: float) -> str:
         self._last_time = max(self._last_time + 1, int(now * _NANOSECONDS))
-        return f"{_MESSAGES}/{_folder_of(entity)}/{self._last_time:020d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
+        return f"{_MESSAGES}/{folder_name(entity)}/{self._last_time:020d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
 
     async def _call(self, action: str, method: Any, *args: Any) -> Any:
         try:
@@ -273,10 +274,6 @@ def open_spool(options: PairOptions, *, clock: Clock, emit: Callable[[Event], No
         key=None if options.spool_secret_key is None else SpoolKey(options.spool_secret_key),
         emit=emit,
     )
-
-
-def _folder_of(entity: str) -> str:
-    return quote(entity.casefold(), safe="")
 
 
 def _time_of(name: str) -> int:

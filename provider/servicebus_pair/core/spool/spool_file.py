@@ -37,7 +37,7 @@ class ForeignFileError(ValueError):
 
 
 class WrongKeyError(ValueError):
-    """The file is encrypted with another key, or with one where none is given."""
+    """The file is encrypted with another key, or with one where none is given, or with none where one is."""
 
 
 class SpoolKey:
@@ -102,9 +102,10 @@ def encode_file(
     return b"".join(parts)
 
 
-def decode_file(content: bytes, *, key: SpoolKey | None = None) -> SpoolFile:
+def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = False) -> SpoolFile:
     """Return what is in a file; of a damaged one, every message that is whole.
 
+    :param plain: read what is not encrypted although there is a key, so that anybody may have written it.
     :raises ForeignFileError: the file is none of a spool, or its first line is damaged.
     :raises WrongKeyError: the file cannot be read with ``key``.
     """
@@ -115,6 +116,8 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None) -> SpoolFile:
             given = "none is given" if key is None else f"the given one has the id {key.id}"
             raise WrongKeyError(f"the file is encrypted with the key of id {about['key']}, and {given}")
         cipher = key.cipher(about["salt"])
+    elif key is not None and not plain:
+        raise WrongKeyError(f"the file is not encrypted, and the key of id {key.id} is given")
     messages, damage, position, number = [], None, len(header), 0
     while position < len(content):
         end_of_prefix = position + _RECORD.size

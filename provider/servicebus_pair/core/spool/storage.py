@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import quote
 
-__all__ = ["SpoolStorage", "StoredFile", "holds"]
+__all__ = ["SpoolStorage", "StoredFile", "folder_name", "holds"]
+
+
+def folder_name(entity: str) -> str:
+    """Return the name of a folder or file that stands for an entity in any case."""
+    name = quote(entity.casefold(), safe="")
+    # These are places of their own.
+    return name.replace(".", "%2E") if name in {".", ".."} else name
 
 
 @dataclass(frozen=True, slots=True)
