@@ -74,7 +74,8 @@ async def test_the_default_client_gets_no_token_once_a_key_is_configured(where: 
     assert b" 401 " in answers[1].partition(b"\r\n")[0]
 
 
-@pytest.mark.parametrize("path", ["/$faults", "/$Resources/queues?api-version=2021-05"])
+@pytest.mark.parametrize("path", ["/$faults", "/$Resources/queues?api-version=2021-05", "/$page/overview"])
+@pytest.mark.parametrize("token", ["", "\nAuthorization: any"])
 @pytest.mark.parametrize(
     ("host", "served"),
     [
@@ -85,9 +86,9 @@ async def test_the_default_client_gets_no_token_once_a_key_is_configured(where: 
         ("127.0.0.1.evil", False),
     ],
 )
-async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(path: str, host: str, served: bool):
+async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(path: str, token: str, host: str, served: bool):
     async with Emulator(["contoso"], open=True) as emulator:
-        answer = await http(emulator["contoso"], f"GET {path} HTTP/1.1\nHost: {host}\nConnection: close")
+        answer = await http(emulator["contoso"], f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close")
 
     assert answer.partition(b"\r\n")[0].split()[1] == (b"200" if served else b"401")
 
