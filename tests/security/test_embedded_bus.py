@@ -10,7 +10,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Emulator, HostedNamespace
-from servicebus_emulator.admin import http_server
+from servicebus_emulator.admin import http_requests
 from servicebus_emulator.amqp.codec.sections import SectionCode
 from servicebus_emulator.amqp.codec.value_codec import encode
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
@@ -95,7 +95,7 @@ async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(path: str
 
 @pytest.mark.parametrize("path", ["/$faults", "/flights?api-version=2021-05", "/t/oauth2/v2.0/token"])
 async def test_bodies_that_are_half_sent_are_given_up(path: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http_server, "_BODY_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "_BODY_SECONDS", 0.3)
     kind = "application/x-www-form-urlencoded" if "token" in path else "application/json"
     head = f"POST {path} HTTP/1.1\nHost: localhost\nContent-Type: {kind}\nContent-Length: 1000000"
     async with Emulator(["contoso"], open=True) as emulator:

@@ -57,6 +57,38 @@ def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, m
         list(read_messages(JsonLinesFile(str(file)), MessageReader(seed="s")))
 
 
+def test_a_line_that_no_message_has_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_lines, "_MAX_LINE_BYTES", 2 << 20)
+    line = b"x" * (3 << 19)
+
+    assert len(list(json_lines._split_lines(io.BytesIO(b"\n".join([line] * 4))))) == 4
+    with pytest.raises(ConfigurationError, match="a line has more than 2097152 bytes"):
+        list(json_lines._split_lines(io.BytesIO(line + b"\n" + line * 2)))
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("s3://bucket/messages/a.jsonl", True),
+        ("s3://bucket/messages/../a.jsonl", False),
+        ("s3://bucket/messages", False),
+        ("s3://bucket/messages-of-others/a.jsonl", False),
+        ("simplecache::s3://bucket/messages/a.jsonl", False),
+        ("/etc/passwd", False),
+    ],
+)
+def test_files_of_messages_may_be_confined_to_a_folder_of_a_store(
+    monkeypatch: pytest.MonkeyPatch, path: str, allowed: bool
+):
+    monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", "s3://bucket/messages/")
+
+    if allowed:
+        json_lines.check_files_root(path)
+    else:
+        with pytest.raises(ConfigurationError, match="is not below"):
+            json_lines.check_files_root(path)
+
+
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -80,6 +112,8 @@ def test_files_of_messages_may_be_confined_to_a_root(
     (root / "a.jsonl").write_text('"a"')
     (root / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
     monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", str(root))
+    # A URL that is taken for a relative path is below the root.
+    monkeypatch.chdir(root)
     source = JsonLinesFile(path.format(root=root))
 
     if allowed:

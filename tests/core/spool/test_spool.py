@@ -80,7 +80,7 @@ async def test_no_entity_is_a_place_outside_its_folder(entity: str, tmp_path: Pa
 
     assert await contents(spool, entity) == [["x"]]
     assert list(await spool.survey()) == [entity]
-    assert [path.name for path in tmp_path.iterdir()] == ["spool"]
+    assert [path.name for path in tmp_path.iterdir()] == ["spool"]  # noqa: ASYNC240
     async with Claims(spool.storage, clock=clock, owner="me").claim(entity) as claim:
         assert claim is not None
 

@@ -22,7 +22,9 @@ _MEMBER: Final = re.compile(
 )
 # Masked in texts, and left to those who check addresses where a value is given. A path has one slash of the two left;
 # a password may have slashes, unlike a port.
-_URL_PASSWORD: Final = re.compile(r":/{1,2}[^\s/?#:@\"'<>]*:(?!\d{1,5}/)(?P<secret>[^\s/?#\"'<>]+|[^\s?#\"'<>@]{1,200})@")
+_URL_PASSWORD: Final = re.compile(
+    r":/{1,2}[^\s/?#:@\"'<>]*:(?!\d{1,5}/)(?P<secret>[^\s/?#\"'<>]+|[^\s?#\"'<>@]{1,200})@"
+)
 # A key of Service Bus: 32 bytes in Base64, but no path that ends in ``day=1``; a client secret of Microsoft Entra ID;
 # a token.
 _KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])-{0,2}(?P<secret>[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
