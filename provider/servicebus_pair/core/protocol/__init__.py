@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         queues_in_use,
         unusable_queues,
     )
+    from servicebus_pair.core.protocol.message_outline import OutlineReader
     from servicebus_pair.core.protocol.typed_values import amqp_typed, text_keys, to_text
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "BacklogPlan",
     "BodyType",
     "Header",
+    "OutlineReader",
     "Properties",
     "amqp_typed",
     "backlog_prefixes",
@@ -68,6 +70,7 @@ __getattr__ = lazy_exports(
             "queues_in_use",
             "unusable_queues",
         ],
+        "message_outline": ["OutlineReader"],
         "typed_values": ["to_text", "text_keys", "amqp_typed"],
     },
 )

@@ -35,7 +35,7 @@ TIMESTAMPS: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 MAX_TIME_TO_LIVE: Final = 2**32 - 1
 """The longest time to live that a header holds, in milliseconds."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_DIGEST_BYTES: Final = 8
+DIGEST_BYTES: Final = 8
 
 
 class BodyType(StrEnum):
@@ -127,7 +127,7 @@ def body_digest(message: AmqpMessage) -> str | None:
     """
     if message.body_type is not BodyType.DATA:
         return None
-    digest = blake2b(digest_size=_DIGEST_BYTES)
+    digest = blake2b(digest_size=DIGEST_BYTES)
     for section in message.body:
         # The SDK sends a text as UTF-8.
         digest.update(section.encode() if isinstance(section, str) else section)

@@ -33,6 +33,7 @@ __all__ = [
     "batch_prefix",
     "broker_value",
     "message_id_of",
+    "read_number",
 ]
 
 # Positions in the properties, and their number (AMQP 1.0, section 3.2.4).
@@ -57,16 +58,17 @@ def broker_value(data: bytes, name: str) -> int | None:
                 # Looked for before the items are split: one search is much faster, and the name is long.
                 found = data.find(encoded_name, start, end)
                 value = found + len(encoded_name)
-                return _read_number(data, value) if found >= 0 else None
+                return read_number(data, value) if found >= 0 else None
             start = end
     except DECODING_ERRORS:
         pass
     return None
 
 
-def _read_number(data: bytes, start: int) -> int | None:
+def read_number(data: bytes, start: int) -> int | None:
+    """Return a number or a time; ``None`` for a value of another type."""
     constructor = data[start]
-    if constructor in (0x81, 0x83, 0x55, 0x71, 0x80, 0x53, 0x44):
+    if constructor in (0x81, 0x83, 0x54, 0x55, 0x71, 0x80, 0x53, 0x44):
         return int.from_bytes(data[start + 1 : value_end(data, start)], "big", signed=constructor not in (0x80, 0x53))
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -13,8 +14,10 @@ from azure.servicebus.exceptions import MessageNotFoundError
 
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.usage_meter import Operation
+from servicebus_pair.core.protocol.message_outline import MessageOutline, OutlineReader
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 from servicebus_pair.core.sdk._private.deferred_messages import remove_deferred
+from servicebus_pair.core.sdk._private.peeking import peek_outlines
 from servicebus_pair.core.sdk._private.receiver_patches import (
     PartialSettlementError,
     Settlement,
@@ -28,7 +31,7 @@ from servicebus_pair.core.sdk._private.receiver_patches import (
 )
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.link import Link, LinkOwner
-from servicebus_pair.core.sdk.received_message import ReceivedMessage
+from servicebus_pair.core.sdk.received_message import OutlinedMessage, ReceivedMessage
 
 __all__ = ["ReceiveLink"]
 
@@ -49,6 +52,7 @@ class ReceiveLink(Link):
 
     :param should_stop: polled many times a second during a receive; once it returns True, the receive ends and takes
         no message.
+    :ivar outlines: if set, it reads peeked messages: each is an :class:`OutlinedMessage` where that is possible.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class ReceiveLink(Link):
     ) -> None:
         super().__init__(client, path, create_handler)
         self._should_stop = should_stop
+        self.outlines: OutlineReader | None = None
 
     async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """Receive up to ``max_messages`` messages, waiting up to ``max_wait_time`` seconds for the first.
@@ -132,6 +137,18 @@ class ReceiveLink(Link):
         The default is 1 because the SDK takes 0 for "after the last message peeked".
         """
         self._client.meter.count(Operation.MANAGE)
+        if self.outlines is not None and fast_path():
+            peek = partial(
+                peek_outlines,
+                reader=self.outlines,
+                max_messages=max_messages,
+                from_sequence_number=from_sequence_number,
+                timeout=timeout,
+            )
+            found = await self._call("peek at", peek, timeout=timeout)
+            return [
+                OutlinedMessage(each) if isinstance(each, MessageOutline) else ReceivedMessage(each) for each in found
+            ]
         peeked: list[ServiceBusReceivedMessage] = await self._call(
             "peek at",
             lambda receiver: receiver.peek_messages(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, body_digest
+from servicebus_pair.core.protocol.backlog_properties import PATH
+from servicebus_pair.core.protocol.message_outline import MessageOutline
+from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 from servicebus_pair.core.sdk._private.receiver_patches import decode_error
 from servicebus_pair.core.sdk.messages import from_sdk
 
-__all__ = ["MessageState", "ReceivedMessage"]
+__all__ = ["MessageState", "OutlinedMessage", "ReceivedMessage"]
 
 
 class MessageState(StrEnum):
@@ -114,3 +117,64 @@ class ReceivedMessage:
     def content_type(self) -> Any:
         """The content type, as text where it is UTF-8."""
         return self.sdk_message.content_type
+
+    @property
+    def digest(self) -> str | None:
+        """A digest of the body, as of ``body_digest``."""
+        return body_digest(self.amqp)
+
+    @property
+    def destination(self) -> str:
+        """The entity that a backlog message is for; empty if it names none."""
+        path = text_keys(self.amqp.application_properties).get(PATH)
+        try:
+            return to_text(path) if isinstance(path, str | bytes) else ""
+        except UnicodeDecodeError:
+            return ""
+
+
+_STATES: Final = (MessageState.ACTIVE, MessageState.DEFERRED, MessageState.SCHEDULED)
+
+
+class OutlinedMessage(ReceivedMessage):
+    """A peeked message of which no more is known than its outline; its other attributes cannot be read."""
+
+    __slots__ = ("outline",)
+
+    def __init__(self, outline: MessageOutline) -> None:
+        self.outline = outline
+
+    @property
+    def sequence_number(self) -> int:
+        """The broker's number of the message."""
+        return self.outline.sequence_number
+
+    @property
+    def state(self) -> MessageState:
+        """What the message waits for."""
+        return _STATES[self.outline.state]
+
+    @property
+    def message_id(self) -> str | None:
+        """The message id."""
+        return self.outline.message_id
+
+    @property
+    def session_id(self) -> str | None:
+        """The session id."""
+        return self.outline.session_id
+
+    @property
+    def content_type(self) -> str | None:
+        """The content type."""
+        return self.outline.content_type
+
+    @property
+    def digest(self) -> str | None:
+        """A digest of the body."""
+        return self.outline.digest
+
+    @property
+    def destination(self) -> str:
+        """The entity that a backlog message is for; empty if it names none."""
+        return self.outline.destination

@@ -21,13 +21,12 @@ from servicebus_pair.core.health import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger import Location
 from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.protocol import (
-    PATH,
     AmqpMessage,
+    OutlineReader,
     backlog_session_id,
     body_digest,
     is_session_queue,
     queues_in_use,
-    text_keys,
     to_text,
 )
 from servicebus_pair.core.sdk import MessageState, ReceivedMessage
@@ -163,10 +162,11 @@ def _with_dead_letters(path: str, entity: str | None, *, tap: bool = False) -> l
 
 
 async def _pages(endpoint: Endpoint, queues: Sequence[_Queue]) -> AsyncIterator[list[dict[str, Any]]]:
-    client = PeekClient(endpoint)
+    client, outlines = PeekClient(endpoint), OutlineReader()
 
     async def open_cursor(queue: _Queue) -> PeekCursor | None:
-        cursor = client.cursor(PeekTarget(queue.path, DEAD_LETTER if queue.dead_letter else MAIN))
+        target = PeekTarget(queue.path, DEAD_LETTER if queue.dead_letter else MAIN)
+        cursor = client.cursor(target, outlines=outlines)
         try:
             await cursor.check_readable()
         except EntityNotFoundError:
@@ -239,21 +239,12 @@ def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
     else:
         location = Location.DEAD_LETTER if queue.dead_letter else _LOCATIONS[message.state]
     return {
-        "entity": _destination(message) if queue.entity is None else queue.entity,
+        "entity": message.destination if queue.entity is None else queue.entity,
         # Messages without an id are not copies of one another, so each gets an id of its own.
         "id": f"(none) {queue.path} {message.sequence_number}" if message.message_id is None else message.message_id,
         "place": queue.path,
         "location": str(location),
         "session": message.session_id,
         "number": message.sequence_number,
-        "digest": body_digest(message.amqp),
+        "digest": message.digest,
     }
-
-
-def _destination(message: ReceivedMessage) -> str:
-    """Return the entity that a backlog message is for; empty if it names none."""
-    path = text_keys(message.amqp.application_properties).get(PATH)
-    try:
-        return to_text(path) if isinstance(path, str | bytes) else ""
-    except UnicodeDecodeError:
-        return ""

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError, SessionLockedError
+from servicebus_pair.core.protocol import OutlineReader
 from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceivedMessage, ReceiveLink, SessionBrowser
 from servicebus_pair.spark.base.claims import Ranges
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
@@ -39,11 +40,16 @@ class PeekClient:
         self._client = NamespaceClient(endpoint)
         self.namespace: Final = endpoint.namespace
 
-    def cursor(self, target: PeekTarget) -> PeekCursor:
-        """Return a cursor over one queue; its link opens on first use."""
+    def cursor(self, target: PeekTarget, *, outlines: OutlineReader | None = None) -> PeekCursor:
+        """Return a cursor over one queue; its link opens on first use.
+
+        :param outlines: reads messages of which no more is needed than their outlines.
+        """
         if target.sub_queue == MAIN and target.session_id is not None:
             return PeekCursor(self._client.session_link(target.path, wait=_ACCEPT_WAIT, session_id=target.session_id))
-        return PeekCursor(self._client.receive_link(target.path if target.sub_queue == MAIN else target.address))
+        link = self._client.receive_link(target.path if target.sub_queue == MAIN else target.address)
+        link.outlines = outlines
+        return PeekCursor(link)
 
     def session_browser(self, path: str, *, expected: Iterable[str], lock_wait: float) -> SessionBrowser:
         """Return a browser of all sessions of a queue that requires them."""
