@@ -13,7 +13,13 @@ from servicebus_pair.core import Ledger
 from servicebus_pair.core.events import MessageRef, MessagesSyphoned
 from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger, read_run
+from servicebus_pair.spark.analysis.observations import (
+    closed_files,
+    count_ledger_records,
+    read_ledger,
+    read_moves,
+    read_run,
+)
 
 WHOLE = {"v": 1, "kind": "sent", "entity": "q", "route": "primary", "queue": None, "bytes": 9, "at": 1.5, "run": "r"}
 BROKEN = [
@@ -59,6 +65,29 @@ def test_records_of_a_run_are_read_without_those_of_others(spark: SparkSession, 
         assert sorted(row["id"] for row in records.where("kind = 'syphoned'").collect()) == ids
         assert len(records.inputFiles()) == len(ids), "the cost does not grow with the ledger"
     assert read_ledger(spark, str(tmp_path)).where("kind = 'syphoned'").count() == 3
+
+
+def test_moves_recorded_since_are_read_and_those_of_closed_files_not_again(spark: SparkSession, tmp_path: Path):
+    def move(ledger: Ledger, *ids: str) -> None:
+        refs = tuple(MessageRef(each, 1) for each in ids)
+        ledger.observe(MessagesSyphoned("flights", "q", refs, time.time()))
+
+    with Ledger(tmp_path, run="closed") as closed:
+        move(closed, "a", "b")
+    with Ledger(tmp_path, run="open") as growing:
+        move(growing, "c")
+        records = read_ledger(spark, str(tmp_path)).persist()
+        try:
+            assert count_ledger_records(records).records == 3
+            move(growing, "d")
+            with Ledger(tmp_path, run="new") as new:
+                move(new, "e")
+            moves = read_moves(spark, str(tmp_path), records)
+            assert sorted(row["id"] for row in moves.select("id").collect()) == ["a", "b", "c", "d", "e"]
+            # Of a file that is read again, each move would be there twice.
+            assert closed_files(records) == [closed.path.name]
+        finally:
+            records.unpersist()
 
 
 def test_spark_and_core_reject_a_newer_version(spark: SparkSession, tmp_path: Path):

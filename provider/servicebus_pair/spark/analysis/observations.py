@@ -20,6 +20,7 @@ from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
 __all__ = [
+    "closed_files",
     "count_ledger_records",
     "peek_messages",
     "peek_spool",
@@ -34,6 +35,8 @@ _RECORD: Final = (
     "at double, run string, spool string, records bigint"
 )
 _MAX_PEEK_TASKS: Final = 8
+_MOVES: Final = ("syphoned", "unspooled")
+_MAX_CLOSED_FILES: Final = 10_000
 
 
 def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
@@ -69,15 +72,32 @@ def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> Dat
     return _parse(lines).where((F.col("run") == run) & (F.col("at") >= since))
 
 
-def read_moves(spark: SparkSession, folder: str) -> DataFrame:
-    """Return the moves that a ledger records now, for a folder that :func:`read_ledger` has read before.
+def closed_files(ledger: DataFrame) -> list[str]:
+    """Return ledger files to which nothing more will be written; not all of very many.
+
+    :param ledger: result of :func:`read_ledger`.
+    """
+    files = ledger.groupBy("file").agg(
+        F.count_if(F.col("kind").isin(*KINDS)).alias("held"),
+        F.max(F.when(F.col("kind") == CLOSED, F.col("records"))).alias("closed"),
+    )
+    return [row["file"] for row in files.where("held = closed").limit(_MAX_CLOSED_FILES).collect()]
+
+
+def read_moves(spark: SparkSession, folder: str, ledger: DataFrame) -> DataFrame:
+    """Return the moves that a ledger records now; a file that had been closed before is not read again.
 
     A move is recorded before its message leaves the backlog. So a message that was in no backlog queue is either
     among the moves that are read afterwards, or lost.
+
+    :param ledger: result of :func:`read_ledger` for the same folder, from before the backlog was read.
     """
-    lines = _read_lines(spark, folder)
+    closed = closed_files(ledger)
+    known = ledger.where(F.col("kind").isin(*_MOVES) & F.col("file").isin(*closed))
+    lines = _read_lines(spark, folder).where(~F.col("_metadata.file_name").isin(*closed))
     named = F.col("value").contains('"syphoned"') | F.col("value").contains('"unspooled"')
-    return _parse(lines.select("value").where(named)).where(F.col("kind").isin("syphoned", "unspooled"))
+    since = _parse(lines.select("value").where(named)).where(F.col("kind").isin(*_MOVES))
+    return known.unionByName(since, allowMissingColumns=True)
 
 
 def _read_lines(spark: SparkSession, folder: str) -> DataFrame:

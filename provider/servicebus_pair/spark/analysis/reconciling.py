@@ -117,7 +117,7 @@ def reconcile(
         arrived.count()
         found = backlog.unionByName(arrived).unionByName(spooled)
         seen = found if received is None else found.unionByName(received, allowMissingColumns=True)
-        moved = records.where(F.col("kind") == "sent").unionByName(read_moves(spark, ledger), allowMissingColumns=True)
+        moved = records.where(F.col("kind") == "sent").unionByName(read_moves(spark, ledger, records))
         incidents = find_ledger_incidents(records)
         kept = None
         if not kept_in_unseen_spools(records, examined=examined).isEmpty():
