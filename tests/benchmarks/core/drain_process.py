@@ -22,13 +22,13 @@ class _EventCounter:
         self.count += 1
 
 
-async def _drain(primary: str, secondary: str, *, queues: int, ordering: str) -> dict[str, float]:
+async def _drain(primary: str, secondary: str, *, queues: int, ordering: str, batch_size: int) -> dict[str, float]:
     counter = _EventCounter()
     with TemporaryDirectory() as folder, Ledger(folder, run="bench") as ledger:
         pair = NamespacePair(
             Endpoint.from_connection_string(primary, namespace="contoso"),
             Endpoint.from_connection_string(secondary, namespace="contoso-dr"),
-            PairOptions(backlog_queue_count=queues, ordering=ordering),
+            PairOptions(backlog_queue_count=queues, ordering=ordering, syphon_batch_size=batch_size),
             observers=[ledger, counter],
         )
         async with pair:
@@ -52,5 +52,7 @@ def _cpu_seconds() -> float:
 
 
 if __name__ == "__main__":
-    result = asyncio.run(_drain(sys.argv[1], sys.argv[2], queues=int(sys.argv[3]), ordering=sys.argv[4]))
+    primary, secondary, queues, ordering, batch_size = sys.argv[1:]
+    drain = _drain(primary, secondary, queues=int(queues), ordering=ordering, batch_size=int(batch_size))
+    result = asyncio.run(drain)
     print(json.dumps(result))  # noqa: T201 - the result

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from servicebus_pair.core import NamespacePair, PairOptions
 from servicebus_pair.core.protocol.amqp_message import new_message
@@ -32,6 +32,7 @@ DECODE: Final = "decode"
 """Values of :data:`PATH_VARIABLE`: messages are relayed as they are encoded, or decoded one by one."""
 _MESSAGES: Final = 60_000
 _DECODED_MESSAGES: Final = 15_000
+_BATCH_SIZES: Final = (250, 1000, 2000)
 _ORDERED_MESSAGES: Final = 40_000
 _SESSIONS: Final = 100
 _ROUNDS: Final = 3
@@ -62,11 +63,19 @@ class DrainResult:
         return self.cpu_seconds / self.moved * 1e6
 
 
-async def run_mover(served: Namespaces, *, count: int, path: str = RELAY, ordering: str = "none") -> DrainResult:
+async def run_mover(
+    served: Namespaces,
+    *,
+    count: int,
+    path: str = RELAY,
+    ordering: str = "none",
+    batch_size: int = PairOptions().syphon_batch_size,
+) -> DrainResult:
     """Drain a backlog of ``count`` messages in a process of its own."""
     texts = [each.connection_string for each in (served.primary, served.secondary)]
     settings = [text.reveal() for text in texts if text is not None]
     command = [sys.executable, "-m", "tests.benchmarks.core.drain_process", *settings, str(QUEUES), ordering]
+    command.append(str(batch_size))
     environment = {**os.environ, PATH_VARIABLE: path}
     finished = await asyncio.to_thread(
         subprocess.run, command, env=environment, check=True, stdout=subprocess.PIPE, text=True
@@ -81,6 +90,7 @@ def measures() -> Iterator[Measure]:
     """Measure rate and processor time, for both sizes, with latency and in session order."""
     yield from asyncio.run(_both_ways())
     yield from asyncio.run(_large())
+    yield from asyncio.run(_by_batch_size())
     yield from asyncio.run(_in_session_order())
 
 
@@ -117,6 +127,28 @@ async def _large() -> list[Measure]:
     ]
 
 
+async def _by_batch_size() -> list[Measure]:
+    """Compare the default of ``syphon_batch_size`` with others, at 5 ms."""
+    measures: list[Measure] = []
+    async with namespaces() as served:
+        for body_bytes, size in ((200, "200 B"), (_KILOBYTE, "1 KB")):
+            results: dict[int | None, list[DrainResult]] = {each: [] for each in (None, *_BATCH_SIZES)}
+            for _ in range(_ROUNDS):
+                for batch_size, found in results.items():
+                    more = {} if batch_size is None else {"batch_size": batch_size}
+                    found.append(
+                        await _filled_and_drained(
+                            served, _MESSAGES // 2, body_bytes=body_bytes, round_trip=0.005, **more
+                        )
+                    )
+            usual = results.pop(None)
+            for batch_size, found in results.items():
+                name = f"drain of {size} at 5 ms, batches of {batch_size} / of the default"
+                measures.append(Measure(name=f"{name}, rate", value=_ratio(found, usual), unit="ratio"))
+                measures.append(Measure(name=f"{name}, CPU time", value=_cpu(found) / _cpu(usual), unit="ratio"))
+    return measures
+
+
 async def _in_session_order() -> list[Measure]:
     async with namespaces() as served:
         ordered: list[DrainResult] = []
@@ -133,12 +165,12 @@ async def _in_session_order() -> list[Measure]:
 
 
 async def _filled_and_drained(
-    served: Namespaces, count: int, *, path: str = RELAY, body_bytes: int = 200, round_trip: float = 0.0
+    served: Namespaces, count: int, *, body_bytes: int = 200, round_trip: float = 0.0, **more: Any
 ) -> DrainResult:
     served.delay(0)
     await fill(served.secondary, count, body_bytes=body_bytes)
     served.delay(round_trip)
-    return await run_mover(served, count=count, path=path)
+    return await run_mover(served, count=count, **more)
 
 
 async def _divert_in_order(served: Namespaces, count: int) -> None:
