@@ -71,21 +71,6 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
     assert (recovery.max_active_runs, recovery.catchup) == (1, False)
 
 
-@pytest.mark.usefixtures("pair")
-def test_an_empty_backlog_skips_the_drain_and_succeeds(recover: Recover):
-    run = recover()
-
-    assert run.state == "success"
-    assert states(run) == {
-        "mode": "success",
-        "plan": "skipped",
-        "wait_for_primary": "success",
-        "backlog_queues": "success",
-        "drain": "skipped",
-        "report": "skipped",
-    }
-
-
 def test_each_non_empty_queue_is_drained_by_a_mapped_task(pair: Pair, recover: Recover):
     sent = 0
     while len(filled := ServiceBusPairHook(CONN_ID).filled_backlog_queues()) < 2:
@@ -184,17 +169,40 @@ def test_the_rate_is_shared_by_the_mapped_drains_that_have_not_finished(
     assert limits == ["25"]  # then the last one has it all
 
 
-def test_a_recovery_updates_the_asset_that_starts_its_proof(pair: Pair, recover: Recover):
+def test_a_recovery_starts_its_proof_and_tells_its_notifier_unless_the_backlog_is_empty(
+    pair: Pair, run_dag: RunDag, tmp_path: Path
+):
     from servicebus_pair.assets import drained_asset
+    from tests.system.platform.file_notifier import FileNotifier, read_notices
 
     proof = proof_dag(servicebus_pair_conn_id=CONN_ID, entities=["flights"], ledger="ledger", output="output")
+    file = tmp_path / "notices"
     asyncio.run(divert(pair, count=3))
-    recover()
-    recover()  # finds nothing to move, so there is nothing to prove
+    _, empty = (
+        run_dag(
+            recovery_dag(
+                servicebus_pair_conn_id=CONN_ID,
+                poll_interval=timedelta(seconds=1),
+                notifier=FileNotifier(path=str(file), text="{{ notice }}"),
+            )
+        )
+        for _ in range(2)
+    )
 
     [extra] = events("drained")
     assert extra["moved"] == {"flights": 3}
     assert proof.timetable.asset_condition == drained_asset(CONN_ID)
+    [notice] = read_notices(file)
+    assert '"moved": {"flights": 3}' in notice
+    assert empty.state == "success"
+    assert states(empty) == {
+        "mode": "success",
+        "plan": "skipped",
+        "wait_for_primary": "success",
+        "backlog_queues": "success",
+        "drain": "skipped",
+        "report": "skipped",
+    }
 
 
 def test_a_recovery_knows_no_spark(monkeypatch: pytest.MonkeyPatch):
@@ -260,23 +268,6 @@ def test_arguments_of_the_factory_reach_the_dag():
 
     assert (dag.dag_id, dag.tags, dag.get_task("plan").retries) == (f"{CONN_ID}_recovery", {"orders"}, 7)
     assert dag.deadline == [alert]
-
-
-def test_the_notifier_is_told_what_was_moved(pair: Pair, run_dag: RunDag, tmp_path: Path):
-    from tests.system.platform.file_notifier import FileNotifier, read_notices
-
-    asyncio.run(divert(pair, count=3))
-    file = tmp_path / "notices"
-    run_dag(
-        recovery_dag(
-            servicebus_pair_conn_id=CONN_ID,
-            poll_interval=timedelta(seconds=1),
-            notifier=FileNotifier(path=str(file), text="{{ notice }}"),
-        )
-    )
-
-    [notice] = read_notices(file)
-    assert '"moved": {"flights": 3}' in notice
 
 
 @pytest.mark.usefixtures("pair")
