@@ -71,24 +71,37 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
     assert (recovery.max_active_runs, recovery.catchup) == (1, False)
 
 
-def test_each_non_empty_queue_is_drained_by_a_mapped_task(pair: Pair, recover: Recover):
+def test_each_non_empty_queue_is_drained_by_a_mapped_task_and_they_share_the_rate(
+    pair: Pair, recover: Recover, caplog: pytest.LogCaptureFixture
+):
+    """SPEC section 6; dag.test runs one drain after the other."""
     sent = 0
-    while len(filled := ServiceBusPairHook(CONN_ID).filled_backlog_queues()) < 2:
-        asyncio.run(divert(pair, count=5))  # to a queue chosen at random
-        sent += 5
+
+    def fill_two() -> tuple[str, ...]:
+        nonlocal sent
+        while len(filled := ServiceBusPairHook(CONN_ID).filled_backlog_queues()) < 2:
+            asyncio.run(divert(pair, count=5))  # to a queue chosen at random
+            sent += 5
+        return filled
+
+    filled = fill_two()
     asyncio.run(divert(pair, "briefings", count=3))
 
     one = results(recover(queues=[filled[0]]))
     left = ServiceBusPairHook(CONN_ID).filled_backlog_queues()
+    fill_two()
+    caplog.clear()
     last = recover(rate=50)
 
     both = [one["report"], results(last)["report"]]
-    assert (one["backlog_queues"], left, [each["queues"] for each in both]) == ([filled[0]], (filled[1],), [1, 1])
+    assert (one["backlog_queues"], left, [each["queues"] for each in both]) == ([filled[0]], (filled[1],), [1, 2])
     assert sum(each["moved"].get("flights", 0) for each in both) == sent
     assert sum(each["moved"].get("briefings", 0) for each in both) == 3
     assert [each["dead_lettered"] for each in both] == [{}] * 2
     assert len(contents(pair.primary["contoso"], "flights")) == sent
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
+    limits = re.findall(r"this task moves at most (\S+) messages/s", caplog.text)
+    assert limits == ["25"]  # then the last one has it all
 
 
 def test_ordered_backlogs_are_planned_and_drained_with_the_others(
@@ -153,20 +166,6 @@ def test_a_dry_run_reports_waiting_messages_and_moves_none(pair: Pair, recover: 
     assert (plan["unreadable"], plan["locked"]) == (0, 0)
     assert 0 <= plan["waiting"]["flights"]["newest_seconds"] <= plan["waiting"]["flights"]["oldest_seconds"] < 60
     assert len(ServiceBusPairHook(CONN_ID).filled_backlog_queues()) == 1
-
-
-@pytest.mark.usefixtures("pair")
-def test_the_rate_is_shared_by_the_mapped_drains_that_have_not_finished(
-    pair: Pair, recover: Recover, caplog: pytest.LogCaptureFixture
-):
-    """SPEC section 6: a rate limit; dag.test runs one drain after the other."""
-    while len(ServiceBusPairHook(CONN_ID).filled_backlog_queues()) < 2:
-        asyncio.run(divert(pair, count=2))
-
-    assert recover(rate=50).state == "success"
-
-    limits = re.findall(r"this task moves at most (\S+) messages/s", caplog.text)
-    assert limits == ["25"]  # then the last one has it all
 
 
 def test_a_recovery_starts_its_proof_and_tells_its_notifier_unless_the_backlog_is_empty(
