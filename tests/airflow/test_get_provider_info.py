@@ -18,6 +18,7 @@ from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.pair.endpoint_settings import AUTHENTICATIONS, ENDPOINT_SETTINGS
 from servicebus_pair.core.pair.settings import read_pair_settings
 from servicebus_pair.get_provider_info import get_provider_info
+from tests.airflow.support.versions import needs
 
 TYPES: dict[str, Any] = {kind["connection-type"]: kind for kind in get_provider_info()["connection-types"]}
 PAIR: dict[str, Any] = TYPES["servicebus_pair"]["conn-fields"]
@@ -38,6 +39,7 @@ def test_the_provider_info_matches_airflows_schema():
     jsonschema.validate(get_provider_info(), json.loads(schema.read_text()))
 
 
+@needs("connection_forms")
 def test_airflow_loads_connection_types_hooks_and_forms():
     from airflow.providers_manager import ProvidersManager
 
@@ -73,6 +75,7 @@ def test_airflow_masks_secret_fields_by_name():
     assert len(secret) == 6
 
 
+@needs("connection_forms")
 def test_the_ui_receives_titles_and_sections():
     from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 

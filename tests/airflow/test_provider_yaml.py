@@ -23,6 +23,7 @@ from airflow.triggers.base import BaseTrigger
 import servicebus_pair
 from servicebus_pair.get_provider_info import get_provider_info
 from tests.airflow.conftest import PROJECT
+from tests.airflow.support.versions import needs
 
 INFO = get_provider_info()
 REGISTRY: dict[str, Any] = yaml.safe_load((PROJECT / "provider" / "servicebus_pair" / "provider.yaml").read_text())
@@ -58,6 +59,8 @@ def listed(kind: str) -> set[str]:
     }
 
 
+# Its schema allows what ours says since then.
+@needs("connection_forms")
 def test_provider_yaml_matches_airflows_schema():
     schema = Path(airflow.__file__).parent / "provider.yaml.schema.json"
 
@@ -135,6 +138,7 @@ def test_every_setting_that_is_read_is_in_the_config_section():
     assert read == set(INFO["config"]["servicebus_pair"]["options"]) != set()
 
 
+@needs("example_bundles")
 @pytest.mark.usefixtures("airflow_db")
 def test_airflow_finds_the_example_dags_of_the_distribution():
     """With [core] load_examples, Airflow adds the example_dags folder of each provider as a bundle."""

@@ -168,6 +168,16 @@ MISSING: Final[Mapping[str, Feature]] = {
         "the event: one that Airflow stores later, or never, is lost; every trigger has a receiver of its own, and "
         "equal ones compete for messages",
     ),
+    "connection_forms": Feature(
+        "form of a connection from a provider's metadata",
+        (3, 2),
+        "the form of a connection has no fields of ours: write the settings as JSON into *Extra*",
+    ),
+    "example_bundles": Feature(
+        "bundles of the example DAGs of providers",
+        (3, 3),
+        "`[core] load_examples` does not show our example DAGs: copy them from `servicebus_pair/example_dags`",
+    ),
     "asset_event_listener": Feature(
         "listener of asset events",
         (3, 2),

@@ -98,7 +98,7 @@ def test_a_name_that_a_version_lacks_names_both_versions(monkeypatch: pytest.Mon
         airflow_version.__getattr__("AssetStateStoreAccessor")
 
 
-@pytest.mark.parametrize(("version", "lacks"), [("3.1.8", 4), ("3.2.2", 3), ("3.3.2", 0)])
+@pytest.mark.parametrize(("version", "lacks"), [("3.1.8", 6), ("3.2.2", 4), ("3.3.2", 0)])
 def test_what_each_version_lacks(version: str, lacks: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("airflow.__version__", version)
 

@@ -29,7 +29,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "ServiceBusPairFailoverOperator": {"entities": "flights", "reason": "a test"},
     "ServiceBusPairRecordOperator": {"manifest": "missing.json"},
     "ServiceBusPairSendOperator": {"entity": "flights", "messages": ["a"]},
-    "ServiceBusReceiveOperator": {"entity": "flights"},
+    "ServiceBusReceiveOperator": {"entity": "flights", "folder": "/nowhere"},
 }
 MAPPED: dict[str, tuple[str, Any]] = {
     "ServiceBusEntityCreateOperator": ("kind", "topic"),
