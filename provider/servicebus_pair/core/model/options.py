@@ -171,8 +171,9 @@ class PairOptions:
             OPTION_CHECKS[name](name, value)
         if self.spool is not None and self.ordering == "session":
             raise ConfigurationError(
-                f"spool is {self.spool!r} and ordering is 'session': a spool does not keep the order between processes "
-                "yet, so only one of them is allowed"
+                f"spool is {self.spool!r} and ordering is 'session': only one of them is allowed, because processes do "
+                "not agree on when a session goes to the spool and when it has left it; without a spool a send raises "
+                "while both namespaces are down, and its caller keeps the order"
             )
 
 
