@@ -2,7 +2,7 @@
 
 import { formatBytes, formatDuration, formatNumber, h, localTime, plural, relativeTime } from "./elements.js";
 import { bar, sendsPlot } from "./plots.js";
-import { rungs } from "./rungs.js";
+import { rungs, spooledMessages } from "./rungs.js";
 import { verdict } from "./verdict.js";
 
 const STATE_LABELS = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", failing_back: "failing back", diverted: "diverted", unreadable: "unreadable", unknown: "unknown" };
@@ -43,7 +43,7 @@ function panel(pair, name, title, content, { wide = false } = {}) {
     h("h3", { id }, title), isLine ? h("p", { class: "muted" }, content) : content);
 }
 
-// On a narrow screen each row is a block, and `data-head` labels its cells.
+// On a narrow screen each row is a block, `data-head` labels its cells, and a cell without a value is left out.
 function table(caption, heads, rows, { tight = false } = {}) {
   return h("div", { class: "scroll" },
     h("table", { class: tight ? "tight" : null },
@@ -51,7 +51,7 @@ function table(caption, heads, rows, { tight = false } = {}) {
       h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, rows.map(({ key, cells, kind }) =>
         h("tr", { key, class: kind }, cells.map((cell, index) =>
-          h(index === 0 ? "th" : "td", index === 0 ? { scope: "row" } : { "data-head": heads[index] }, index === 0 ? cell : h("div", {}, cell))))))));
+          h(index === 0 ? "th" : "td", index === 0 ? { scope: "row" } : { "data-head": heads[index], class: cell === "–" ? "none" : null }, index === 0 ? cell : h("div", {}, cell))))))));
 }
 
 function entities(pair, now) {
@@ -71,6 +71,8 @@ function entities(pair, now) {
 
 function entityCells(entity, now) {
   const isHeld = entity.held_until !== null && entity.held_until > now && entity.state === "failed_over";
+  const isWaiting = entity.waiting > 0 && entity.state !== "failed_over";
+  const reason = entity.reason || (entity.state === "unknown" ? "No health information yet." : "–");
   return [
     h("code", {}, entity.entity),
     [h("span", { class: `badge ${entity.state}` }, STATE_LABELS[entity.state] ?? entity.state),
@@ -78,8 +80,8 @@ function entityCells(entity, now) {
       isHeld && h("span", { class: "muted" }, ` held for ${formatDuration(entity.held_until - now)}`)],
     entity.since === null ? "–" : relativeTime(entity.since, now, { suffix: "" }),
     entity.by || "–",
-    h("span", { class: "wrap" }, entity.reason || (entity.state === "unknown" ? "No health information yet." : "–"),
-      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "muted" }, ` · at least ${plural(entity.waiting, "message")} in the backlog`) : ""),
+    reason === "–" && !isWaiting ? reason : h("span", { class: "wrap" }, reason,
+      isWaiting ? h("span", { class: "muted" }, ` · at least ${plural(entity.waiting, "message")} in the backlog`) : ""),
     entity.last_ping === null ? "–" : relativeTime(entity.last_ping, now),
     [h("span", { class: "primary" }, formatNumber(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "backlog" : "muted" }, formatNumber(entity.backlog)),
       " / ", h("span", { class: entity.spooled > 0 ? "spool" : "muted" }, formatNumber(entity.spooled))],
@@ -124,7 +126,9 @@ function syphon(pair, now, runLink) {
       h("p", { class: "notice calm" }, "No Airflow task is draining, but the backlog is shrinking: a Spark job or another syphon is at work."),
       h("dl", { class: "figures" }, figures));
   } else {
-    const text = view.remaining ? `No drain task is running; ${plural(view.remaining, "message")} in the backlog.` : "No drain task is running.";
+    const waiting = [[view.remaining, "backlog"], [spooledMessages(pair), "spool"]].filter(([count]) => count > 0);
+    const where = waiting.map(([count, place], index) => `${index === 0 ? plural(count, "message") : formatNumber(count)} in the ${place}`);
+    const text = `No drain task is running${where.length > 0 ? `; ${where.join(", ")}` : ""}.`;
     if (parts.length === 0 && view.drains.length === 0) return text;
     parts.push(note(text));
   }
@@ -246,7 +250,7 @@ function incidents(pair, now, runLink, reportButton) {
       localTime(incident.at),
       incident.until === null ? h("span", { class: "badge failed_over" }, `ongoing, ${formatDuration(now - incident.at)}`) : incident.until - incident.at < 1 ? "less than 1 s" : formatDuration(incident.until - incident.at),
       h("span", { class: "wrap" }, incident.reason, h("span", { class: "muted" }, ` (reported by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by}${incident.end_reported ? ", as a task reported" : ""})` : ")")),
-      h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` }, runSummary(pair, run, runLink, reportButton)))),
+      incident.runs.length === 0 ? "–" : h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` }, runSummary(pair, run, runLink, reportButton)))),
     ],
   })));
 }

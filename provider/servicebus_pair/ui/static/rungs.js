@@ -68,7 +68,7 @@ function spoolRung(pair, now, used) {
     figure("now", perSecond(rate(pair, "spooled"))),
     figure("waiting", formatNumber(waiting)),
     unseenMessages(pair) > 0 && figure("on other machines", formatNumber(unseenMessages(pair))),
-  ], spool.error !== null || isFilling(spool) ? "bad" : "good", waiting > 0 && bar(spool.size_bytes / spool.limit_bytes, { kind: "spool" }));
+  ], spool.error !== null || isFilling(spool) ? "bad" : waiting + unseenMessages(pair) > 0 ? "warn" : "good", waiting > 0 && bar(spool.size_bytes / spool.limit_bytes, { kind: "spool" }));
 }
 
 function rung(route, side, name, state, entities, figures, kind, extra = null) {
