@@ -42,7 +42,8 @@ A plain tuple for speed: several are created for each incoming message.
 _SHORT_DESCRIPTORS: Final = {bytes((0x00, 0x53, code)): int(code) for code in SectionCode}
 _DESCRIPTOR_BYTES: Final = 3
 _APPLICATION_PROPERTIES: Final = int(SectionCode.APPLICATION_PROPERTIES)
-# More messages than in any batch: while one client's are found, the others wait.
+_REPEATABLE: Final = frozenset({int(SectionCode.DATA), int(SectionCode.SEQUENCE)})
+# More messages than in any batch.
 _MAX_SECTIONS: Final = 100_000
 
 MAX_PROPERTIES_BYTES: Final = 64 * 1024
@@ -54,13 +55,11 @@ _SHORT_BINARY, _BINARY = 0xA0, 0xB0
 def sections(data: bytes) -> list[Section]:
     """Return the sections of an encoded message, in order.
 
-    :raises MalformedValueError: when the bytes are not a sequence of message sections, or of too many.
+    :raises MalformedValueError: when the bytes are not a sequence of message sections.
     """
     found: list[Section] = []
     position, length = 0, len(data)
     while position < length:
-        if len(found) == _MAX_SECTIONS:
-            raise MalformedValueError(f"a message or batch has more than {_MAX_SECTIONS} sections")
         value = position + _DESCRIPTOR_BYTES
         code = _SHORT_DESCRIPTORS.get(data[position:value])
         if code is None:
@@ -72,19 +71,37 @@ def sections(data: bytes) -> list[Section]:
 
 
 def received_sections(data: bytes) -> list[Section]:
-    """Return the sections of what a client sent.
+    """Return the sections of what a client sent. While those of one client are decoded, the others wait.
 
-    :raises MalformedValueError: see :func:`sections`.
-    :raises MessageTooLarge: when the application properties exceed 64 KB, before any of them is decoded.
+    :raises MalformedValueError: see :func:`sections`; or when a large message has too many, or repeats one.
+    :raises MessageTooLarge: when the application properties exceed 64 KB.
     """
-    found = sections(data)
-    for code, _, value, end in found:
-        if code == _APPLICATION_PROPERTIES and end - value > MAX_PROPERTIES_BYTES:
+    if len(data) <= MAX_PROPERTIES_BYTES:
+        return sections(data)
+    found: list[Section] = []
+    seen: set[int] = set()
+    position = 0
+    while position < len(data):
+        each = code, _, value, position = _section_at(data, position)
+        if code in seen or len(found) == _MAX_SECTIONS:
+            raise MalformedValueError(f"there are several sections {SectionCode(code).name}, or {_MAX_SECTIONS} of all")
+        if code not in _REPEATABLE:
+            seen.add(code)
+        if code == _APPLICATION_PROPERTIES and position - value > MAX_PROPERTIES_BYTES:
             raise MessageTooLarge(
-                f"the application properties have {end - value} bytes, which exceeds the limit "
+                f"the application properties have {position - value} bytes, which exceeds the limit "
                 f"({MAX_PROPERTIES_BYTES}) currently allowed"
             )
+        found.append(each)
     return found
+
+
+def _section_at(data: bytes, position: int) -> Section:
+    value = position + _DESCRIPTOR_BYTES
+    code = _SHORT_DESCRIPTORS.get(data[position:value])
+    if code is None:
+        code, value = _long_descriptor(data, position)
+    return code, position, value, value_end(data, value)
 
 
 def encode_section(code: SectionCode, value: bytes) -> bytes:

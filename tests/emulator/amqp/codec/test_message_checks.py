@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servicebus_emulator.amqp.codec.message_checks import check_messages
+from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError
 from servicebus_emulator.amqp.codec.sections import SectionCode
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
 from servicebus_emulator.amqp.codec.value_codec import Symbol, encode
@@ -58,6 +59,16 @@ def test_the_properties_of_requests_are_limited_likewise(claimed: int | None):
     """Those of one client's request took 1.4 seconds to decode, in which no other client was served."""
     with pytest.raises(MessageTooLarge, match=r"exceeds the limit \(65536\)"):
         decode_request(many_properties_of(100_000, claimed=claimed))
+
+
+def test_a_large_message_has_each_section_once_and_not_too_many():
+    annotations = section(SectionCode.MESSAGE_ANNOTATIONS, mapped(encode(Symbol("x")), encode("x" * 40 * KILOBYTE)))
+    body = section(SectionCode.DATA, encode(b"x"))
+    decode_message(annotations + body + body, new_id=lambda: "given")
+    with pytest.raises(MalformedValueError, match="several sections MESSAGE_ANNOTATIONS"):
+        decode_message(annotations + section(SectionCode.HEADER, listed()) + annotations + body, new_id=lambda: "given")
+    with pytest.raises(MalformedValueError, match="or 100000 of all"):
+        decode_message(body * 100_001, new_id=lambda: "given")
 
 
 @pytest.mark.parametrize("zero", [b"\x43", b"\x52\x00", b"\x70\x00\x00\x00\x00"], ids=["uint0", "smalluint", "uint"])
