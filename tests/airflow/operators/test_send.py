@@ -18,6 +18,7 @@ from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, LogOfFailure, Pair, RunDag, results, run_task, states
 from tests.airflow.support.queues import contents
 from tests.airflow.support.tasks import send
+from tests.airflow.support.versions import needs
 
 BODY = "the-body-of-a-message-that-must-not-be-disclosed"
 
@@ -232,6 +233,7 @@ def test_a_refused_message_fails_the_task_at_once_and_everything_around_it_is_se
     assert "the service refused 1 messages for flights (message ids p) and accepted the other 2" in printed
 
 
+@needs("task_state")
 @pytest.mark.usefixtures("_unknown_limit")
 def test_a_retry_does_not_send_a_refused_message_again(pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
     from airflow.sdk import DAG, task
