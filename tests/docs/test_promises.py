@@ -31,7 +31,7 @@ WORDS = re.compile(
 
 def public_modules() -> Iterator[Path]:
     """Yield the modules whose docstrings people read: those of public names of the core, of Airflow's and Spark's."""
-    for module in {getattr(getattr(core, name), "__module__", "") for name in core.__all__}:
+    for module in sorted({getattr(getattr(core, name), "__module__", "") for name in core.__all__}):
         if module.startswith("servicebus_pair"):
             yield ROOT / "provider" / f"{module.replace('.', '/')}.py"
     yield from (PRODUCT / "core" / "model" / name for name in ("errors.py", "events.py"))
