@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from airflow.sdk import BaseOperator
@@ -141,6 +142,10 @@ class PairTask(BaseOperator):
 
         :raises ConfigurationError: naming the parameter, its value and what is allowed.
         """
+        for name in self.template_fields:
+            if isinstance(getattr(self, name, None), PurePath):
+                # Airflow 3.1 calls the method resolve of all that has one, with the context.
+                setattr(self, name, str(getattr(self, name)))
         for name, check in self._all_checks().items():
             if hasattr(self, name):
                 check_unless_template(name, getattr(self, name), check)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,3 +253,11 @@ def an_error(name: str) -> Any:
     if issubclass(kind, errors.SendError):
         return kind("x", cause=errors.UnreachableError("no"), result=SendResult(), unsent=())
     return kind("reason", "text") if kind is errors.UndeliverableError else kind("text")
+
+
+def test_a_path_in_a_templated_field_becomes_text_which_every_version_of_airflow_renders():
+    from servicebus_pair.operators.receive import ServiceBusReceiveOperator
+
+    task = ServiceBusReceiveOperator(task_id="receive", entity="flights", folder=Path("/nowhere/received"))
+
+    assert task.folder == "/nowhere/received"
