@@ -53,8 +53,9 @@ def recover(run_dag: RunDag, tmp_path: Path) -> Recover:
 
 
 def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
-    from airflow.sdk import AssetAny, AssetOrTimeSchedule
+    from airflow.sdk import AssetAny
 
+    from servicebus_pair.airflow_runtime.airflow_version import AssetOrTimeSchedule
     from servicebus_pair.triggers.backlog import BacklogTrigger
 
     recovery = example(RECOVERY)
