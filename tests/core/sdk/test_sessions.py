@@ -11,6 +11,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.engine.namespace.entities import QueueEntity
 from servicebus_pair.core.model.errors import (
     EntityNotFoundError,
     LockLostError,
@@ -130,6 +131,22 @@ async def test_a_session_is_renewed_and_each_call_is_counted(sessions: Sessions)
     assert await sessions.client.session_link("q", wait=1).accept(timeout=TIMEOUT) is None
     counted = sessions.client.meter.read()
     assert (counted.lock_renewals, counted.empty_receives) == (1, 1)
+
+
+@pytest.mark.usefixtures("sdk_path")
+async def test_what_arrives_between_two_receives_stays_in_order(sessions: Sessions) -> None:
+    await sessions.send("a")
+    link = sessions.client.session_link("q", wait=1, session_id="a")
+    await link.accept(timeout=TIMEOUT)
+    received = await link.receive(max_messages=5, max_wait_time=1, timeout=TIMEOUT)
+    await sessions.send(*["a"] * 3)
+    assert await link.complete(received, timeout=TIMEOUT) == [None]
+    while len(received) < 4:
+        received += await link.receive(max_messages=5, max_wait_time=1, timeout=TIMEOUT)
+    assert [each.sequence_number for each in received] == [1, 2, 3, 4]
+    queue = sessions.namespace.namespace.find("q")
+    assert isinstance(queue, QueueEntity)
+    assert queue.counters().released == 0
 
 
 @pytest.mark.usefixtures("sdk_path")

@@ -46,6 +46,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "message_encoding._UNLIMITED": 922_337_203_685_477,
             "message_encoding._LAST_EXPIRY": 253_402_243_199_000,
             "message_encoding._NARROW_LIMIT": 256,
+            "namespace_client._PUBLIC_SESSION_PREFETCH": 100,
             "peeking._OK": 200,
             "raw_receiver._MORE": 5,
             "raw_receiver._LISTEN": 0.2,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusSubQueue, TransportType
@@ -22,7 +22,7 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
-from servicebus_pair.core.sdk._private.capabilities import relays
+from servicebus_pair.core.sdk._private.capabilities import fast_path, relays
 from servicebus_pair.core.sdk._private.link_patches import patch_link, patch_session_browsers, shared_ssl_context
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
 from servicebus_pair.core.sdk.error_mapping import classify
@@ -38,6 +38,10 @@ __all__ = ["NamespaceClient"]
 
 _log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
+
+# What arrives between two receives, the public SDK releases, and later messages of the session overtake it; a buffer
+# keeps them, under the lock of the session.
+_PUBLIC_SESSION_PREFETCH: Final = 100
 
 
 class NamespaceClient:
@@ -101,14 +105,12 @@ class NamespaceClient:
         self,
         path: str,
         *,
-        prefetch: int = 0,
         dead_letter: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
         relay_bytes: int = 0,
     ) -> ReceiveLink:
         """Return a new receiver of the queue ``path``; the caller closes it.
 
-        :param prefetch: number of messages the link may buffer.
         :param dead_letter: receive from the dead-letter queue.
         :param should_stop: polled many times a second during a receive; ends it when True.
         :param relay_bytes: leave messages encoded, and receive about so many bytes at a time; 0 decodes them.
@@ -117,7 +119,7 @@ class NamespaceClient:
         link = (RelayReceiveLink if relay_bytes else ReceiveLink)(
             self,
             path,
-            lambda: patch_link(self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue)),
+            lambda: patch_link(self._client.get_queue_receiver(path, sub_queue=sub_queue)),
             should_stop=should_stop,
         )
         if isinstance(link, RelayReceiveLink):
@@ -177,7 +179,14 @@ class NamespaceClient:
         link = (RelaySessionLink if relay_bytes else SessionLink)(
             self,
             path,
-            lambda: patch_link(self._client.get_queue_receiver(path, session_id=chosen, max_wait_time=wait)),
+            lambda: patch_link(
+                self._client.get_queue_receiver(
+                    path,
+                    session_id=chosen,
+                    max_wait_time=wait,
+                    prefetch_count=0 if fast_path() else _PUBLIC_SESSION_PREFETCH,
+                )
+            ),
             should_stop=should_stop,
             session_id=session_id,
             wait=wait,
