@@ -49,6 +49,10 @@ def test_written_manifest_is_read_again_with_extra_fields(tmp_path: Path):
     assert written["scheduled_base"] == 60
     assert PublishManifest.from_json(written) == manifest
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["manifest.json"]
+    for added in ("rejected", "ledger"):
+        written.pop(added, None)  # as in manifests of earlier versions
+    earlier = PublishManifest.from_json(written)
+    assert (earlier.rejected, earlier.ledger, earlier.entities) == (0, {}, manifest.entities)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ def test_prices_are_parsed_exactly() -> None:
     assert (prices.as_of, prices.currency) == (date(2026, 12, 1), "EUR")
     assert prices.tiers == (PriceTier(0, Decimal("0.80")), PriceTier(1_000_000, Decimal("0.5")))
     assert read_prices({**GOOD, "as_of": date(2026, 12, 1)}) == prices
+    free = read_prices({**GOOD, "tiers": [{"beyond": 0, "per_million": 0}]})
+    assert bill(Operations(sends=5 * MILLION), free).amount == 0
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,11 @@ def test_section_4_a_timeout_of_zero_has_passed_at_once() -> None:
         Deadline(ManualClock(), timeout=0).remaining()
 
 
-def test_section_4_a_deadline_that_has_passed_raises() -> None:
+@pytest.mark.parametrize("late", [0.0, 1.0])
+def test_section_4_a_deadline_that_has_passed_raises(late: float) -> None:
     clock = ManualClock()
     deadline = Deadline(clock, timeout=2.0)
     assert deadline.remaining() == 2.0
-    clock.time += 2
+    clock.time += 2 + late
     with pytest.raises(SendTimeoutError, match=r"not finished within the 2\.0 s"):
         deadline.remaining()
