@@ -30,6 +30,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "amqp_sections._ONE_BYTE_SIZE": -1,
             "amqp_sections._FOUR_BYTE_SIZE": -4,
             "amqp_sections._NARROW_LIMIT": 256,
+            "backlog_properties._MAX_PATH_CHARACTERS": 260,
             "backlog_properties._TICKS_PER_MILLISECOND": 10_000,
             "backlog_properties.MAX_TIME_SPAN_MILLISECONDS": 922_337_203_685_477,
             "backlog_queues._MAX_INT32": 2_147_483_647,

@@ -17,7 +17,7 @@ async def test_section_4_sends_tokens_and_the_exit_of_a_process_do_not_wait_for_
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "ignore", "-m", "tests.core.support.hanging_store_process", store),
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     try:
         assert program.stdout is not None

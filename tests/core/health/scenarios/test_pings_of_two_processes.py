@@ -44,7 +44,7 @@ async def pinging(local_pair: LocalPair, folder: Path) -> AsyncIterator[asyncio.
         str(folder),
     )
     program = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[3]
+        *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[4]
     )
     try:
         await until(program, "ready failed_over")
