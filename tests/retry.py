@@ -36,6 +36,9 @@ def run(parallel: Sequence[str], arguments: Sequence[str]) -> int:
     if status != _TESTS_FAILED:
         return status
     failed = _last_failed()
+    if not all(".py" in each for each in failed):
+        # Workers that disagree about the tests, or crash, are listed themselves: nothing of theirs can be run alone.
+        return status
     print(f"{len(failed)} failed in parallel; running them once more, one at a time.", flush=True)
     status = _pytest(["--last-failed", "--last-failed-no-failures", "none", *arguments])
     if status > _TESTS_FAILED:
