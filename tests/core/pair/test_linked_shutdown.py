@@ -112,11 +112,12 @@ async def test_closed_pair_leaves_no_task() -> None:
         await sender.send(numbered(1))
         await local_pair.pair.close()
         assert tasks_of_the_partner() == []
-    async with open_quick_pair(close_grace=timedelta(seconds=5)) as local_pair:
+    async with open_quick_pair(close_grace=timedelta(minutes=10)) as local_pair:
         local_pair.pair._open().secondary.fault(PairClosedError("the process is stopping"))
         await asyncio.sleep(0)
         assert len(tasks_of_the_partner()) == 1
-        await local_pair.pair.close()
+        async with asyncio.timeout(60):
+            await local_pair.pair.close()
         assert tasks_of_the_partner() == []
 
 

@@ -74,6 +74,7 @@ async def test_acquire_returns_zero_after_its_timeout():
     clock = ManualClock()
     assert await RateLimiter(0.1, clock=clock).acquire(5, timeout=2) == 0
     assert clock.time == pytest.approx(2)
+    assert await RateLimiter(2, clock=clock).acquire(1, timeout=0.75) == 1
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan")])
