@@ -1,4 +1,4 @@
-"""An administration in other hands: it gets no more memory than a listing needs, and sends nobody's token elsewhere."""
+"""Answers of a hostile administration: they take no more memory than a listing needs, and get no token elsewhere."""
 
 from __future__ import annotations
 

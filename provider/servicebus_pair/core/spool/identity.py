@@ -1,6 +1,6 @@
 """The name of a spool: an id, and the place where its first message was written; kept in a file of the spool.
 
-A folder of one machine is none of another, although the path is the same. The ledger names the spool, so that nobody
+Two machines may have different folders at the same path. The ledger names the spool, so that nobody
 takes an empty folder for the one in which a message waits.
 """
 
