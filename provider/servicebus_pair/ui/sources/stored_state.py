@@ -29,7 +29,13 @@ class StoredState:
     def get(self, key: str) -> str | None:
         """Return the value of a key."""
         if not has("asset_state"):
-            return _variables(self._session).get(variable_name(self._asset_name, key))
+            from sqlalchemy import select
+
+            from servicebus_pair.airflow_runtime.airflow_version import VariableModel
+
+            named = VariableModel.key == variable_name(self._asset_name, key)
+            found = self._session.scalar(select(VariableModel).where(named))
+            return None if found is None else found.val
         from servicebus_pair.airflow_runtime.airflow_version import AssetScope, MetastoreBackend
 
         return MetastoreBackend().get(AssetScope(asset_id=self._asset_id), key, session=self._session)
@@ -81,18 +87,13 @@ def _stored_with_assets(session: Session) -> list[tuple[str, str, Any]]:
 
 
 def _stored_variables(session: Session) -> list[tuple[str, str, Any]]:
-    found = []
-    for name, value in _variables(session).items():
-        conn_id, _, key = name.removeprefix(VARIABLE_PREFIX).partition("/")
-        found.append((f"{ASSET_NAME_PREFIX}{conn_id}", key, value))
-    return found
-
-
-def _variables(session: Session) -> dict[str, str | None]:
-    """Return our Variables; Airflow decrypts them."""
     from sqlalchemy import select
 
     from servicebus_pair.airflow_runtime.airflow_version import VariableModel
 
+    found = []
     query = select(VariableModel).where(VariableModel.key.startswith(VARIABLE_PREFIX, autoescape=True))
-    return {each.key: each.val for each in session.scalars(query)}
+    for each in session.scalars(query):
+        conn_id, _, key = each.key.removeprefix(VARIABLE_PREFIX).partition("/")
+        found.append((f"{ASSET_NAME_PREFIX}{conn_id}", key, each.val))
+    return found
