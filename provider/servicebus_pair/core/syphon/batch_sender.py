@@ -26,6 +26,7 @@ from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
 from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.policies.batch_size import next_batch_size
 from servicebus_pair.core.syphon.ports import Destination, OutgoingBatch
 
 __all__ = ["BatchSender", "DrainCounters", "LocksExpiringError", "dead_letter_reason"]
@@ -142,6 +143,19 @@ class BatchSender:
         await destination.open(timeout=self._timeout(limits))
         for batch in await self._pack(destination, entries):
             await self._send_batch(batch, entries, limits)
+
+    def next_batch_size(self, size: int, *, count: int, seconds: float, shrink: bool) -> int:
+        """Return how many messages to receive or send at a time, after a batch of at most ``size``.
+
+        :param count: how many messages that one had.
+        :param seconds: how long it took.
+        :param shrink: it was too large for its locks.
+        """
+        context = self._context
+        limit = min(context.max_batch_messages, context.max_batch_bytes // self.recent_max_bytes)
+        self.recent_max_bytes = max(1, self.recent_max_bytes * 3 // 4)
+        slow = seconds > context.slow_batch_seconds
+        return next_batch_size(size, limit=limit, full=count >= size, slow=slow, shrink=shrink)
 
     async def _send_batch(self, batch: OutgoingBatch, entries: dict[int, BacklogEntry], limits: _Limits) -> None:
         try:

@@ -12,7 +12,7 @@ from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
 from servicebus_pair.core.syphon.policies.destination_backoff import backoff_delay
-from servicebus_pair.core.syphon.policies.queue_failures import QueueFailures
+from servicebus_pair.core.syphon.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.queue_worker import QueueWorker
 from servicebus_pair.core.syphon.survey import Surveyor
 

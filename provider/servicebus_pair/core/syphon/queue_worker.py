@@ -29,7 +29,6 @@ from servicebus_pair.core.syphon.batch_sender import (
     dead_letter_reason,
 )
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
-from servicebus_pair.core.syphon.policies.batch_size import next_batch_size
 from servicebus_pair.core.syphon.settlement import RELEASE_TIMEOUT, Settlement
 
 __all__ = ["QueueWorker"]
@@ -122,7 +121,11 @@ class QueueWorker:
         for error in results:
             if error is not None:
                 raise error
-        self._adjust_batch_size(count, self._context.clock.now() - started)
+        seconds = self._context.clock.now() - started
+        self._batch_size = self._sender.next_batch_size(
+            self._batch_size, count=count, seconds=seconds, shrink=self._shrink_batch
+        )
+        self._shrink_batch = False
         return count
 
     async def peek(self, from_sequence_number: int, *, max_messages: int) -> list[ReceivedMessage]:
@@ -338,9 +341,3 @@ class QueueWorker:
             return
         if await self._settlement.dead_letter(received, error):
             self._locked.pop(id(received), None)
-
-    def _adjust_batch_size(self, count: int, seconds: float) -> None:
-        self._batch_size = next_batch_size(
-            self._context, self._batch_size, self._sender, count=count, seconds=seconds, shrink=self._shrink_batch
-        )
-        self._shrink_batch = False

@@ -17,8 +17,8 @@ from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
 from servicebus_pair.core.syphon.policies.destination_backoff import MAX_CONSECUTIVE_FAILURES, backoff_delay
-from servicebus_pair.core.syphon.policies.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.ports import SessionSource
+from servicebus_pair.core.syphon.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.session_worker import SessionWorker
 
 __all__ = ["SessionQueueDrain"]

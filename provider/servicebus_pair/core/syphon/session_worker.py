@@ -27,7 +27,6 @@ from servicebus_pair.core.syphon.batch_sender import (
     dead_letter_reason,
 )
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
-from servicebus_pair.core.syphon.policies.batch_size import next_batch_size
 from servicebus_pair.core.syphon.ports import SessionSource
 from servicebus_pair.core.syphon.settlement import Settlement
 
@@ -234,8 +233,8 @@ class SessionWorker:
                 confirmed, self._sender.confirmed = self._sender.confirmed, []
                 await self._complete([entry.received for entry in confirmed])
         seconds = self._context.clock.now() - started
-        self._batch_size = next_batch_size(
-            self._context, self._batch_size, self._sender, count=len(batch), seconds=seconds, shrink=timed_out
+        self._batch_size = self._sender.next_batch_size(
+            self._batch_size, count=len(batch), seconds=seconds, shrink=timed_out
         )
         return not failed
 
