@@ -76,7 +76,7 @@ _TIMEOUT_HELP: Final = {
     "opening_seconds": "time limit for opening the AMQP connection; 0 = none",
     "link_idle_seconds": "detach an idle link after this time with amqp:link:detach-forced; 0 = never",
     "unlinked_seconds": "close a connection without links after this time with amqp:connection:forced; 0 = never",
-    "silence_seconds": "drop a silent connection after this time, half of which is announced; 0 = never",
+    "silence_seconds": "close a silent connection after this time, which is announced; 0 = never",
 }
 
 

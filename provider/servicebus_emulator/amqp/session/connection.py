@@ -84,7 +84,8 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = MAX_FRAME_SIZE
         self._transport.channel_max = CHANNEL_MAX
-        self._transport.idle_timeout = 0 if timeouts.silence_seconds is None else timeouts.silence_seconds
+        # Proton announces half; the service announces all of it (the monitor closes a silent connection after that).
+        self._transport.idle_timeout = 2 * (timeouts.silence_seconds or 0)
         self._transport.bind(self._connection)
         self._raw_transport = self._transport._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         self._raw_collector = self._collector._impl  # noqa: SLF001
@@ -267,6 +268,16 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         """Whether a fault suspends reading and writing."""
         return self._stream is not None and self._stream.frozen
 
+    @property
+    def container(self) -> str:
+        """The name of this side of the connection."""
+        return self.broker.namespace.name
+
+    @property
+    def frames_received(self) -> int:
+        """How many frames have arrived."""
+        return int(lib.pn_transport_get_frames_input(self._raw_transport))
+
     def freeze(self) -> None:
         """Suspend reading and writing."""
         self.congested = True
@@ -355,7 +366,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
     def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection
         if self._padder is None and needs_padding(remote_properties(self._connection)):
             self._padder = FramePadder()
-        self._connection.container = self.broker.namespace.name
+        self._connection.container = self.container
         self._connection.open()
         self._monitor.connection_opened()
         self._tick()

@@ -1,9 +1,10 @@
-"""Timeouts of one connection: until it is open, and for idle links and connections without links."""
+"""Timeouts of one connection: until it is open, for idle links, without links, and without any frame."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import proxy
 
@@ -30,7 +31,7 @@ class LinkIdle(BrokerError):  # noqa: N818 - broker errors are named after their
 
 
 class ConnectionIdle(BrokerError):  # noqa: N818 - broker errors are named after their condition
-    """The connection had no link for too long."""
+    """The connection had no link, or was silent, for too long."""
 
     condition = "amqp:connection:forced"
 
@@ -41,6 +42,14 @@ class MonitoredConnection(Protocol):
     @property
     def frozen(self) -> bool:
         """Whether a fault suspends reading and writing."""
+
+    @property
+    def container(self) -> str:
+        """The name of this side of the connection."""
+
+    @property
+    def frames_received(self) -> int:
+        """How many frames have arrived."""
 
     def detach(self, link: Link, *, error: BrokerError) -> None:
         """Detach a link with an error."""
@@ -72,7 +81,7 @@ class _LinkActivity:
 
 
 class IdleMonitor:
-    """Closes idle links, and connections that do not open or have no link.
+    """Closes idle links, and connections that do not open, have no link or are silent.
 
     :param connection: the connection.
     :param timeouts: the timeouts.
@@ -87,8 +96,11 @@ class IdleMonitor:
         self._loop = asyncio.get_running_loop()
         self._links: dict[proton.Handle, _LinkActivity] = {}
         self._unlinked_since = 0.0
+        self._silent_since = 0.0
+        self._frames = 0
         self._timer: asyncio.TimerHandle | None = None
-        limits = [each for each in (timeouts.link_idle_seconds, timeouts.unlinked_seconds) if each is not None]
+        all_limits = (timeouts.link_idle_seconds, timeouts.unlinked_seconds, timeouts.silence_seconds)
+        limits = [each for each in all_limits if each is not None]
         self._period = min(limits) / _CHECKS_PER_TIMEOUT if len(limits) > 0 else None
 
     def start(self) -> None:
@@ -99,7 +111,7 @@ class IdleMonitor:
     def connection_opened(self) -> None:
         """Start to check for idleness: the connection is open."""
         self.stop()
-        self._unlinked_since = self._loop.time()
+        self._unlinked_since = self._silent_since = self._loop.time()
         self._schedule_check()
 
     def add_link(self, handle: proton.Handle, link: Link) -> None:
@@ -128,17 +140,29 @@ class IdleMonitor:
             self._timer = self._loop.call_later(self._period, self._check)
 
     def _check(self) -> None:
-        now = self._loop.time()
+        now, connection = self._loop.time(), self._connection
         self._schedule_check()
-        self._check_links(now, frozen=self._connection.frozen)
+        self._check_links(now, frozen=connection.frozen)
         self.active_links.clear()
-        limit = self._timeouts.unlinked_seconds
-        if self._connection.frozen or any(activity.to_entity for activity in self._links.values()):
+        if connection.frozen or any(activity.to_entity for activity in self._links.values()):
             self._unlinked_since = now
-        elif limit is not None and now - self._unlinked_since >= limit:
-            self.stop()
-            error = ConnectionIdle(f"the connection had no link for {limit:g} s and is closed")
-            self._connection.close_with_error(error)
+        if connection.frozen or connection.frames_received != self._frames:
+            self._frames, self._silent_since = connection.frames_received, now
+        unlinked, silence = self._timeouts.unlinked_seconds, self._timeouts.silence_seconds
+        if silence is not None and now - self._silent_since >= silence:
+            self._close(
+                f"The connection was inactive for more than the allowed {silence * 1000:.0f} milliseconds and is closed "
+                f"by container '{connection.container}'."
+            )
+        elif unlinked is not None and now - self._unlinked_since >= unlinked:
+            self._close(
+                f"The connection was closed by container '{connection.container}' because it did not have any active "
+                f"links in the past {unlinked * 1000:.0f} milliseconds."
+            )
+
+    def _close(self, text: str) -> None:
+        self.stop()
+        self._connection.close_with_error(ConnectionIdle(text))
 
     def _check_links(self, now: float, *, frozen: bool) -> None:
         limit = self._timeouts.link_idle_seconds
@@ -146,5 +170,9 @@ class IdleMonitor:
             if activity.credit_changed() or handle in self.active_links or frozen:
                 activity.last_active = now
             elif activity.to_entity and limit is not None and now - activity.last_active >= limit:
-                error = LinkIdle(f"the link {activity.link.name!r} was idle for {limit:g} s and is detached")
+                role = "publisher" if activity.link.is_receiver else "consumer"
+                error = LinkIdle(
+                    f"The link '{activity.link.name}' is force detached. Code: {role}. Details: IdleTimerExpired: "
+                    f"Idle timeout: {timedelta(seconds=limit)}."
+                )
                 self._connection.detach(activity.link, error=error)

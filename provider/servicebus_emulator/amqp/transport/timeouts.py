@@ -12,13 +12,14 @@ class ClientTimeouts:
     """Timeouts after which a client is disconnected, in seconds; None = never.
 
     The defaults of `link_idle_seconds` and `unlinked_seconds` are those of the service ("AMQP errors in Azure Service
-    Bus", Microsoft Learn); the others are the emulator's own.
+    Bus", Microsoft Learn), as is that of `silence_seconds`, by its clients' logs; the others are the emulator's own.
 
     :param greeting_seconds: until the first bytes, and for the TLS handshake.
     :param opening_seconds: from the first byte of AMQP until the connection is open.
     :param link_idle_seconds: without activity on a link, which is then detached with ``amqp:link:detach-forced``.
     :param unlinked_seconds: without a link to an entity; the connection is closed with ``amqp:connection:forced``.
-    :param silence_seconds: without any frame; announced to the client as the idle timeout of the connection.
+    :param silence_seconds: without any frame; announced to the client as the idle timeout of the connection, which is
+        then closed with ``amqp:connection:forced``.
     :raises ValueError: when a timeout is not positive.
     """
 

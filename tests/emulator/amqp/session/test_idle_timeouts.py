@@ -17,6 +17,7 @@ from servicebus_emulator.amqp.nodes.receiver_link import ReceiverLink
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.proton_client import (
+    Peer,
     attach_links,
     condition_of,
     connected,
@@ -37,6 +38,12 @@ async def emulator_with(**seconds: float | None) -> AsyncIterator[HostedNamespac
     async with Emulator(["contoso"], open=True, timeouts=ClientTimeouts(**{**never, **seconds})) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
         yield emulator["contoso"]
+
+
+def description_of(peer: Peer) -> str:
+    condition = peer.connection.remote_condition
+    assert condition is not None
+    return str(condition.description)
 
 
 async def test_an_idle_link_is_detached_and_an_active_one_stays():
@@ -97,6 +104,7 @@ async def test_a_connection_without_links_is_closed():
         began = asyncio.get_running_loop().time()
         await peer.until(lambda: is_closed(peer.connection))
         assert condition_of(peer.connection) == "amqp:connection:forced"
+        assert "did not have any active links in the past 300 milliseconds" in description_of(peer)
         assert 0.29 < asyncio.get_running_loop().time() - began < 1.5
         assert is_open(authenticating)
 
@@ -122,8 +130,7 @@ async def test_a_silent_client_is_dropped_and_one_with_heartbeats_is_not():
         for peer in (silent, beating):
             peer.begin()
             await peer.until(partial(is_open, peer.connection))
-            # Half the timeout is announced, so that a heartbeat may be late (AMQP 1.0, section 2.4.5).
-            assert peer.transport.remote_idle_timeout == pytest.approx(0.3)
+            assert peer.transport.remote_idle_timeout == pytest.approx(0.6)
         loop = asyncio.get_running_loop()
         for _ in range(20):
             beating.transport.tick(loop.time())
@@ -131,6 +138,8 @@ async def test_a_silent_client_is_dropped_and_one_with_heartbeats_is_not():
             await asyncio.sleep(0.1)
         await silent.until(lambda: False, seconds=3)
         assert silent.gone
+        assert condition_of(silent.connection) == "amqp:connection:forced"
+        assert "The connection was inactive for more than the allowed 600 milliseconds" in description_of(silent)
         await beating.quiet()
         assert not beating.gone
         assert beating.connection.state & beating.connection.REMOTE_ACTIVE
