@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from uuid import uuid4
 
 from servicebus_emulator.engine.model.descriptions import IDENTITY
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.errors import BrokerError
+from servicebus_emulator.engine.model.tracking import tracked
 
 __all__ = ["ArmError", "camel_case", "to_arm_error"]
 
@@ -35,7 +37,7 @@ class ArmError(Exception):
 
     def document(self) -> dict[str, object]:
         """Return the body of the response."""
-        return {"error": {"code": self.code, "message": str(self)}}
+        return {"error": {"code": self.code, "message": f"{tracked(str(self))} CorrelationId: {uuid4()}"}}
 
 
 def camel_case(attribute: str) -> str:

@@ -26,6 +26,7 @@ from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from tests.emulator.support.admin_server import admin_server
 from tests.emulator.support.authorizers import authorizer_for
+from tests.emulator.support.tracking import tracked_pattern
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 BUS = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
@@ -109,7 +110,9 @@ async def test_a_missing_queue_or_topic_is_an_empty_feed_as_at_the_service(http:
     assert feed.findtext(f"{ATOM}title") == "Publicly Listed Services"
     assert feed.find(f"{ATOM}entry") is None
     deleted = await text_of(http, "/missing", method="DELETE", status=404)
-    assert "<Detail>No service is hosted at the specified address. " in deleted
+    assert re.search(
+        rf"<Detail>No service is hosted at the specified address\. .* {tracked_pattern()}</Detail>", deleted
+    )
     assert "SubCode" not in deleted
     await text_of(http, "/missing/subscriptions/s", status=404)
 

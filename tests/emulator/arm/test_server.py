@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import ssl
 from collections.abc import AsyncIterator
 
@@ -14,6 +15,7 @@ from servicebus_emulator import Emulator
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.faults import Fault, FaultKind, Operation
 from tests.emulator.support.arm_client import PREFIX, SCOPE, bearer_token
+from tests.emulator.support.tracking import tracked_pattern
 
 VERSION = "api-version=2026-01-01"
 QUEUE = f"{PREFIX}/queues/q"
@@ -37,7 +39,9 @@ async def refused(
 ) -> tuple[int, str, str]:
     async with http.request(method, path, data=body) as response:
         error = (await response.json())["error"]
-        return response.status, error["code"], error["message"]
+        text = re.fullmatch(rf"(.*) {tracked_pattern()} CorrelationId: [0-9a-f-]{{36}}", error["message"])
+        assert text is not None
+        return response.status, error["code"], text[1]
 
 
 @pytest.mark.parametrize(

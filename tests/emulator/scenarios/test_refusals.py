@@ -8,6 +8,7 @@ import re
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import (
+    MessageNotFoundError,
     MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,
     ServiceBusError,
@@ -17,6 +18,7 @@ from azure.servicebus.exceptions import (
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
 from tests.emulator.support.sdk_client import SdkClient, connect_sdk, open_link
+from tests.emulator.support.tracking import tracked_pattern
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -38,7 +40,8 @@ async def test_an_unknown_entity_is_refused_with_its_token_or_else_with_its_link
 
 async def test_receivers_of_a_topic_are_refused(contoso: HostedNamespace, sdk: SdkClient):
     contoso.namespace.create_topic(TopicDescription("no-queue"))
-    with pytest.raises(ServiceBusError, match="receive from one of its subscriptions"):
+    text = f"receive from one of its subscriptions {tracked_pattern('contoso:no-queue')}"
+    with pytest.raises(ServiceBusError, match=text):
         await open_link(sdk.client.get_queue_receiver("no-queue"))
 
 
@@ -58,9 +61,11 @@ async def test_a_full_entity_refuses_messages_until_space_is_free(contoso: Hoste
     async with sdk.queue("small") as (sender, receiver):
         for _ in range(4):
             await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
-        with pytest.raises(ServiceBusQuotaExceededError, match="allowed: 1048576"):
+        with pytest.raises(ServiceBusQuotaExceededError, match=f"allowed: 1048576 {tracked_pattern('contoso:small')}"):
             await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
         assert contoso.namespace.counts("small").active == 4
+        with pytest.raises(MessageNotFoundError, match=f"to be received {tracked_pattern('contoso:small')}"):
+            await receiver.receive_deferred_messages(99)
         (received,) = await receiver.receive_messages(1, max_wait_time=2)
         await receiver.complete_message(received)
         await sender.send_messages(ServiceBusMessage(b"x" * 250_000))

@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from servicebus_emulator.admin.atom.fields import format_time
 from servicebus_emulator.admin.atom.xml import ATOM, SCHEMA_INSTANCE, SERVICE_BUS, MarkupError, leaf, serialize
+from servicebus_emulator.engine.model.tracking import tracked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ def error_document(status: int, *, detail: str) -> bytes:
     """Return the document of an error."""
     root = Element("Error")
     leaf(root, "Code", text=str(status))
-    leaf(root, "Detail", text=detail)
+    leaf(root, "Detail", text=tracked(detail))
     return serialize(root)
 
 

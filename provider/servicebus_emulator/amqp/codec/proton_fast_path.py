@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 import cproton
 from cproton import ffi, lib
-from proton import Condition, Delivery, Described, symbol, ulong
+from proton import Condition, Delivery, Described, Link, symbol, ulong
 
 from servicebus_emulator.amqp.codec.raw_encoding import NULL, compound_items
 from servicebus_emulator.engine.model.errors import BrokerError
+from servicebus_emulator.engine.model.tracking import tracked
 
 __all__ = [
     "ACCEPTED",
@@ -127,7 +128,7 @@ def _settle_with_items(delivery: Handle, *, state: int, items: list[object]) -> 
 def reject(delivery: Handle, *, error: BrokerError) -> None:
     """Settle a delivery as rejected, with an error."""
     wrapped = _wrap(delivery)
-    wrapped.local.condition = to_condition(error)
+    wrapped.local.condition = to_condition(error, link=wrapped.link)
     wrapped.update(Delivery.REJECTED)
     wrapped.settle()
 
@@ -234,12 +235,21 @@ def delivery_tag(delivery: Handle) -> bytes:
     return bytes(cproton.bytes2pybytes(lib.pn_delivery_tag(delivery)))
 
 
-def to_condition(error: BrokerError) -> Condition:
+def to_condition(error: BrokerError, *, link: Link | None) -> Condition:
     """Return the AMQP condition of an error.
+
+    :param link: where it happened; None = on the connection.
 
     Its info map is never empty: Proton omits trailing nulls, and clients fail on an error with two fields.
     """
-    return Condition(error.condition, str(error), {symbol("status-code"): error.status})
+    text = tracked(str(error), system="gateway0" if link is None else _system(link))
+    return Condition(error.condition, text, {symbol("status-code"): error.status})
+
+
+def _system(link: Link) -> str:
+    address = (link.remote_source if link.is_sender else link.remote_target).address or ""
+    path = address.partition("://")[2].partition("/")[2] if "://" in address else address
+    return f"{link.connection.container}:{path}"
 
 
 def _items(data: Handle) -> list[bytes]:

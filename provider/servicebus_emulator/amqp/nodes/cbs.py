@@ -34,9 +34,9 @@ def put_token(authorization: Authorization, request: Request) -> Response:
     return Response(properties={"status-code": Int(202), "status-description": "Accepted"})
 
 
-def token_error_response(error: BrokerError) -> Response:
+def token_error_response(error: BrokerError, description: str) -> Response:
     """Return the response to a refused token. An injected fault is recognized by its status, not its condition."""
-    response = Response(properties={"status-code": Int(error.status), "status-description": str(error)})
+    response = Response(properties={"status-code": Int(error.status), "status-description": description})
     if isinstance(error, Unauthorized):
         response.properties["error-condition"] = Symbol(error.condition)
     return response

@@ -241,12 +241,12 @@ class ManagementNode:
         return queue
 
 
-def error_response(error: BrokerError) -> Response:
+def error_response(error: BrokerError, description: str) -> Response:
     """Return the response to a refused request. Clients choose their exception by the condition."""
     return Response(
         properties={
             "statusCode": Int(error.status),
-            "statusDescription": str(error),
+            "statusDescription": description,
             "errorCondition": Symbol(error.condition),
         },
         body={},

@@ -27,6 +27,7 @@ from servicebus_emulator.engine.model.errors import (
     MessageTooLarge,
     OperationNotSupported,
 )
+from servicebus_emulator.engine.model.tracking import tracked
 
 if TYPE_CHECKING:
     from proton import Link
@@ -133,7 +134,7 @@ class RequestLink(LinkHandler):
     :param node: the node; responses go to the client's links from the same node.
     :param operation: the operation that faults can strike, and the path of the entity, if any.
     :param execute: executes a request.
-    :param error_response: returns the response to a request that `execute` refused.
+    :param error_response: returns the response to a request that `execute` refused, with a description.
     :param max_bytes: the maximum size of a request.
     """
 
@@ -145,7 +146,7 @@ class RequestLink(LinkHandler):
         node: str,
         operation: tuple[Operation, str | None],
         execute: Callable[[Request], Response],
-        error_response: Callable[[BrokerError], Response],
+        error_response: Callable[[BrokerError, str], Response],
         max_bytes: int = _MAX_REQUEST_BYTES,
     ) -> None:
         self._connection = connection
@@ -188,7 +189,7 @@ class RequestLink(LinkHandler):
             connection=self._connection,
             link=self._link,
             execute=partial(self._execute_request, delivery, request),
-            refuse=lambda error: self._reply_with(delivery, request, self._error_response(error)),
+            refuse=lambda error: self._reply_with(delivery, request, self._refusal(error)),
             is_open=lambda: self._open,
         )
 
@@ -206,8 +207,12 @@ class RequestLink(LinkHandler):
             response = self._execute(request)
         except BrokerError as error:
             self._connection.broker.count_refusal(error)
-            response = self._error_response(error)
+            response = self._refusal(error)
         return self._reply_with(delivery, request, response)
+
+    def _refusal(self, error: BrokerError) -> Response:
+        system = f"{self._connection.container}:{self._node.partition(' ')[0]}"
+        return self._error_response(error, tracked(str(error), system=system))
 
     def _reply_with(self, delivery: proton.Handle, request: Request, response: Response) -> Callable[[], None]:
         encoded = response.encode(correlation_id=request.message_id)

@@ -312,7 +312,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
 
     def close_with_error(self, error: BrokerError) -> None:
         """Close the connection with an error."""
-        self._connection.condition = proton.to_condition(error)
+        self._connection.condition = proton.to_condition(error, link=None)
         self.close()
 
     # Proton's events

@@ -151,8 +151,8 @@ class IdleMonitor:
         unlinked, silence = self._timeouts.unlinked_seconds, self._timeouts.silence_seconds
         if silence is not None and now - self._silent_since >= silence:
             self._close(
-                f"The connection was inactive for more than the allowed {silence * 1000:.0f} milliseconds and is closed "
-                f"by container '{connection.container}'."
+                f"The connection was inactive for more than the allowed {silence * 1000:.0f} milliseconds and is "
+                f"closed by container '{connection.container}'."
             )
         elif unlinked is not None and now - self._unlinked_since >= unlinked:
             self._close(

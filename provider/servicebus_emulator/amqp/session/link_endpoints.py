@@ -55,7 +55,7 @@ class LinkEndpoints(BrokerConnection):
     def detach(self, link: Link, *, error: BrokerError) -> None:
         """Detach a link with an error."""
         self._close_link(link._impl)  # noqa: SLF001
-        link.condition = proton.to_condition(error)
+        link.condition = proton.to_condition(error, link=link)
         link.close()
         self.broker.mark_dirty(self)
 
@@ -79,7 +79,7 @@ class LinkEndpoints(BrokerConnection):
         link.source.type = link.source.UNSPECIFIED
         link.target.type = link.target.UNSPECIFIED
         link.open()
-        link.condition = proton.to_condition(error)
+        link.condition = proton.to_condition(error, link=link)
         link.close()
         self.broker.mark_dirty(self)
 
