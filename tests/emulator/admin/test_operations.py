@@ -273,6 +273,10 @@ async def test_a_name_belongs_to_one_entity_only(client: ServiceBusAdministratio
         ({"max_delivery_count": 0}, "max_delivery_count is 0; allowed: 1 .. 2147483647"),
         ({"lock_duration": timedelta(minutes=6)}, "lock_duration is 'PT6M'; allowed: .* PT5M"),
         ({"auto_delete_on_idle": timedelta(minutes=1)}, "auto_delete_on_idle is 'PT1M'; allowed: PT5M"),
+        (
+            {"duplicate_detection_history_time_window": timedelta(seconds=19)},
+            "duplicate_detection_history_time_window is 'PT19S'; allowed: PT20S",
+        ),
         ({"max_size_in_megabytes": 100_000}, "max_size_in_megabytes is 100000; allowed: 1 .. 81920"),
         ({"user_metadata": "x" * 1025}, "user_metadata is '1025 characters'; allowed: at most 1024"),
         ({"status": "Sleeping"}, "Status is 'Sleeping'; allowed: Active, Disabled, SendDisabled, ReceiveDisabled"),
