@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import tracemalloc
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -16,6 +18,11 @@ from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTra
 
 MEGABYTE = 1 << 20
 FEED = b"HTTP/1.1 200 OK\r\nContent-Type: application/atom+xml\r\n"
+LISTING = (
+    b'<feed xmlns="http://www.w3.org/2005/Atom"><entry><title>contoso/0</title><content type="application/xml">'
+    b'<QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">'
+    b"<CountDetails/></QueueDescription></content></entry></feed>"
+)
 KEY = "SharedAccessKeyName=a;SharedAccessKey=c4nary+c4nary/c4nary0c4nary1c4nary2c4nary34="
 
 
@@ -73,15 +80,35 @@ async def test_an_answer_without_an_end_is_not_read_beyond_a_limit():
     assert sum(map(len, sent)) < 40 * MEGABYTE
 
 
-async def test_an_answer_that_is_compressed_is_refused():
-    bomb = gzip.compress(b" " * 64 * MEGABYTE)
-
+@pytest.mark.parametrize(
+    ("encoding", "body", "error"),
+    [
+        ("gzip", gzip.compress(LISTING), None),
+        ("Deflate", zlib.compress(LISTING), None),
+        ("gzip", gzip.compress(b" " * 64 * MEGABYTE), "larger than 8388608 bytes"),
+        # A first member of a gzip file, and blocks that are unpacked to nothing.
+        ("gzip", gzip.compress(LISTING, 0)[:10] + b"\0\0\0\xff\xff" * 2 * MEGABYTE, "larger than 8388608 bytes"),
+        ("gzip", gzip.compress(LISTING)[:-9], "ends too early"),
+        ("gzip", LISTING, "incorrect header check"),
+        ("br", LISTING, "encoded as 'br', which was not asked for"),
+    ],
+    ids=["gzip", "deflate", "bomb", "nothing", "short", "plain", "unknown"],
+)
+async def test_an_answer_that_is_compressed_unasked_is_unpacked_up_to_the_same_limit(
+    encoding: str, body: bytes, error: str | None
+):
     async def compressed() -> AsyncIterator[bytes]:
-        yield FEED + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
+        yield FEED + f"Content-Encoding: {encoding}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
     async with serving(compressed) as (address, seen), administration_for(at(address)) as administration:
-        with pytest.raises(ServiceFaultError, match="is compressed, which was not asked for"):
-            await administration.queue_depths("contoso/")
+        if error is None:
+            assert [depth.path for depth in await administration.queue_depths("contoso/")] == ["contoso/0"]
+        else:
+            tracemalloc.start()
+            with pytest.raises(ServiceFaultError, match=error):
+                await administration.queue_depths("contoso/")
+            assert tracemalloc.get_traced_memory()[1] < 40 * MEGABYTE
+            tracemalloc.stop()
 
     assert b"accept-encoding: identity" in seen[0].lower()
 

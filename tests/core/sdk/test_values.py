@@ -77,6 +77,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "message_browser._BEYOND_ALL": 4_611_686_018_427_387_904,
             "message_browser._RETRY_DELAY": 1.0,
             "guarded_transport._MAX_BYTES": 8_388_608,
+            "guarded_transport._ANY_HEADER": 47,
             "message_browser._LINEAR_PROBES": 64,
             "receive_link._MAX_CONCURRENT_SETTLEMENTS": 32,
             "receive_link._WAIT_WITH_BUFFERED_MESSAGES": 0.2,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 from azure.core.exceptions import DecodeError, HttpResponseError
 from azure.core.pipeline.transport import AioHttpTransport
+from multidict import CIMultiDict, CIMultiDictProxy
 
 __all__ = ["GuardedTransport"]
 
 _MAX_BYTES: Final = 8 * 2**20
+_ENCODING: Final = "content-encoding"
+_UNPACKED: Final = ("identity", "gzip", "deflate")
+# zlib's "window bits" by which it recognises the header of either.
+_ANY_HEADER: Final = 32 + zlib.MAX_WBITS
 
 
 class GuardedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
@@ -48,24 +54,39 @@ class GuardedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as A
         self._origin = self._origin or origin
         if origin != self._origin:
             raise HttpResponseError("the answer points to another host, which is not followed")
-        # What is compressed has no known size.
+        # What is compressed is read all the same: a service, or a proxy before it, may not ask.
         request.headers["Accept-Encoding"] = "identity"
         return await super().send(request, **settings)
 
 
 class _BoundedResponse(aiohttp.ClientResponse):
-    """An answer that is not read beyond a limit."""
+    """An answer that is read up to a limit, which holds for what it is unpacked to."""
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers, without the encoding of the body: azure-core would unpack that once more, without a limit."""
+        given = super().headers
+        return CIMultiDictProxy(CIMultiDict((k, v) for k, v in given.items() if k.lower() != _ENCODING))
 
     async def read(self) -> bytes:
-        """Return the body. :raises DecodeError: it is too large, or compressed."""
-        if self.headers.get("Content-Encoding", "identity") != "identity":
+        """Return the body, unpacked. :raises DecodeError: it is too large, or cannot be unpacked."""
+        try:
+            return await self._read_bounded(super().headers.get(_ENCODING, "identity").lower())
+        except (DecodeError, zlib.error) as error:
             self.close()
-            raise DecodeError("the answer is compressed, which was not asked for")
-        blocks, size = [], 0
-        async for block in self.content.iter_any():
+            raise DecodeError(str(error)) from error
+
+    async def _read_bounded(self, encoding: str) -> bytes:
+        if encoding not in _UNPACKED:
+            raise DecodeError(f"the answer is encoded as {encoding!r}, which was not asked for")
+        unpacker = None if encoding == "identity" else zlib.decompressobj(_ANY_HEADER)
+        blocks, size, packed_size = [], 0, 0
+        async for packed in self.content.iter_any():
+            block = packed if unpacker is None else unpacker.decompress(packed, _MAX_BYTES + 1 - size)
             blocks.append(block)
-            size += len(block)
-            if size > _MAX_BYTES:
-                self.close()
+            size, packed_size = size + len(block), packed_size + len(packed)
+            if max(size, packed_size) > _MAX_BYTES:
                 raise DecodeError(f"the answer is larger than {_MAX_BYTES} bytes")
+        if unpacker is not None and packed_size and not unpacker.eof:
+            raise DecodeError("the compressed answer ends too early")
         return b"".join(blocks)
