@@ -89,8 +89,8 @@ class FakeQueue:
         self._call("peek", (from_sequence_number, max_messages))
         return [each for each in self.messages if each.sequence_number >= from_sequence_number][:max_messages]
 
-    async def complete(self, messages: Sequence[Any], *, timeout: float) -> list[ServiceError | None]:
-        self.calls.append(("complete", timeout))
+    async def complete(self, messages: Sequence[Any], *, timeout: float, request: int = 0) -> list[ServiceError | None]:
+        self.calls += [("complete", timeout), ("request", request)] if request else [("complete", timeout)]
         if "complete" not in self.errors:
             self.messages = [each for each in self.messages if each not in messages]
         return [self.errors.get("complete")] * len(messages)

@@ -169,6 +169,34 @@ async def test_section_6_at_most_four_batches_wait_and_the_others_are_left_to_th
     assert ("drain_credit", 2.0) in work.queue.calls
 
 
+@pytest.mark.parametrize(
+    ("count", "unlike", "requested"),
+    [(16, "", [64]), (15, "", []), (16, "limited", []), (16, "paused", []), (16, "waiting", [])],
+)
+async def test_section_6_a_full_batch_is_completed_with_a_request_for_more_and_release_takes_it_back(
+    count: int, unlike: str, requested: list[int]
+) -> None:
+    work = Work(count, rate=1000 if unlike == "limited" else None)
+    if unlike == "limited":
+        work.clock.time += 1
+        work.worker._received_full_batch = True
+    elif unlike == "paused":
+        work.context.paused = True
+    elif unlike == "waiting":
+        work.queue.messages.pop()
+        work.put(1, "delays")
+        work.context.backoff.record_failure("delays", "busy", now=EPOCH, started=EPOCH)
+    await work.steps()
+    assert (work.flights.ids[:15], work.queue.called("request")) == ([f"m{n}" for n in range(15)], requested)
+    work.worker.waiting_for_destination.clear()
+    work.worker._locked.clear()
+    work.queue.calls.clear()
+    await work.worker.release()
+    assert work.queue.called("drain_credit") == [2.0] * len(requested)
+    await work.worker.release()
+    assert work.queue.called("drain_credit") == [2.0] * len(requested), "once"
+
+
 async def test_section_6_release_without_locked_messages_calls_nothing_and_a_failed_one_is_no_error() -> None:
     work = Work(1)
     await work.steps()

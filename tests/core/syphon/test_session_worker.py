@@ -57,6 +57,7 @@ async def test_section_6_a_session_is_moved_in_growing_batches_until_it_is_empty
     assert [len(ids) for ids, _ in work.flights.attempts] == [16, 64, 20]
     assert (work.flights.ids, work.session.messages, work.counters.moved) == (numbered(100), [], {"flights": 100})
     assert work.worker.has_completed
+    assert work.session.called("request") == [64, 100], "what is next arrives while a full batch is completed"
 
 
 @pytest.mark.parametrize(("continuous", "waits"), [(False, [0.3]), (True, [0.3, 0.3])])

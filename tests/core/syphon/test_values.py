@@ -61,7 +61,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "destination_backoff.MAX_BACKOFF": 120.0,
             "destination_backoff.MAX_CONSECUTIVE_FAILURES": 5,
             "link_pool._EXTRA_LINKS": 2,
-            "ports._SENDS_OVER_ONE_LINK": 8,
+            "ports._SENDS_OVER_ONE_LINK": 16,
             "ports._LINKS": 3,
             "ports._FIRST_RELAYED": 64,
             "rate_limiter._ROUNDING": 1e-06,

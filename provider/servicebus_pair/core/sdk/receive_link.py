@@ -170,7 +170,13 @@ class ReceiveLink(Link):
         """Detach in the background; the next call attaches again."""
         self._discard()
 
-    async def complete(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
+    async def complete(
+        self,
+        messages: Sequence[ReceivedMessage],
+        *,
+        timeout: float,
+        request: int = 0,  # noqa: ARG002 - of links that relay
+    ) -> list[ServiceError | None]:
         """Complete messages; return for each its failure or ``None``.
 
         Consecutive deliveries are settled together. Only messages that the service did not confirm have a failure.

@@ -101,6 +101,10 @@ class DrainContext:
         """Restore the original of a received message. :raises UndeliverableError: it can never be delivered."""
         return read_entry(received, policy=self.time_to_live, now=now, rewriter=self.rewriter)
 
+    def request_ahead(self, size: int) -> int:
+        """Return how many messages to ask for while a full batch is completed: ``size``, if nothing limits that."""
+        return 0 if self.paused or self.rate_limiter.rate is not None else size
+
     def record_failure(self, entity: str, error: ServiceError, *, started: float, queue: str) -> None:
         """Back off from ``entity``, or abandon it at once if it has refused the credential from the start.
 

@@ -18,8 +18,8 @@ from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE
 
 __all__ = ["Destination", "OutgoingBatch", "PairTransport", "SessionSource", "Source", "Transport"]
 
-# More gain nothing: a link of a backlog queue has one batch under way, and eight of them keep one process busy.
-_SENDS_OVER_ONE_LINK: Final = 8
+# A link of a backlog queue has one batch under way: as many as there are usually queues, with room for second links.
+_SENDS_OVER_ONE_LINK: Final = 16
 _LINKS: Final = 3
 _FIRST_RELAYED: Final = 64
 
@@ -36,8 +36,14 @@ class Source(Protocol):
     async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[ReceivedMessage]:
         """Return up to ``max_messages`` messages from a sequence number on, without locking them."""
 
-    async def complete(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
-        """Complete messages; return for each its error or ``None``."""
+    async def complete(
+        self, messages: Sequence[ReceivedMessage], *, timeout: float, request: int = 0
+    ) -> list[ServiceError | None]:
+        """Complete messages; return for each its error or ``None``.
+
+        :param request: the next receive is for so many messages, which may be asked for at once. If there is none
+            after all, :meth:`drain_credit` takes that back.
+        """
 
     async def abandon(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Abandon messages, which keep their position; return for each its error or ``None``."""

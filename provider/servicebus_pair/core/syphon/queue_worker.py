@@ -79,6 +79,8 @@ class QueueWorker:
         )
         self._settlement = Settlement(context, queue, self._source, self.counters)
         self._received_full_batch = False
+        # Messages that were asked for, and not received yet.
+        self._requested = 0
         self._shrink_batch = False
         # Held from sending a batch to completing it, by one link to the queue at a time: the other one receives.
         self._sending = asyncio.Lock()
@@ -116,16 +118,16 @@ class QueueWorker:
             try:
                 deliveries = (self._deliver(entity, entries, due=due) for entity, entries in batch.items())
                 results = await asyncio.gather(*deliveries, return_exceptions=True)
+                seconds = self._context.clock.now() - started
+                self._batch_size = self._sender.next_batch_size(
+                    self._batch_size, count=count, seconds=seconds, shrink=self._shrink_batch
+                )
+                self._shrink_batch = False
             finally:
                 await self._complete()
         for error in results:
             if error is not None:
                 raise error
-        seconds = self._context.clock.now() - started
-        self._batch_size = self._sender.next_batch_size(
-            self._batch_size, count=count, seconds=seconds, shrink=self._shrink_batch
-        )
-        self._shrink_batch = False
         return count
 
     async def peek(self, from_sequence_number: int, *, max_messages: int) -> list[ReceivedMessage]:
@@ -142,8 +144,9 @@ class QueueWorker:
     async def release(self) -> None:
         """Abandon all locked messages, within 2 s."""
         self.waiting_for_destination.clear()
-        locked = list(self._locked.values())
-        if not locked:
+        locked, requested = list(self._locked.values()), self._requested
+        self._requested = 0
+        if not locked and not requested:
             return
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
@@ -163,6 +166,7 @@ class QueueWorker:
         if not permits:
             return []
         try:
+            self._requested = 0
             received = await self._source.receive(max_messages=permits, max_wait_time=wait, timeout=CALL_TIMEOUT)
             count = len(received)
             self._locked.update((id(each), each) for each in received)
@@ -301,11 +305,13 @@ class QueueWorker:
                 backoff.release(entity, started=started)
 
     async def _complete(self) -> None:
-        """Complete the messages that the primary confirmed."""
+        """Complete the messages that the primary confirmed, and ask for more if the next step receives some."""
         confirmed, self._sender.confirmed = self._sender.confirmed, []
         for entry in confirmed:
             self._locked.pop(id(entry.received), None)
-        await self._settlement.complete([entry.received for entry in confirmed])
+        if confirmed and self._received_full_batch and not self.waiting_for_destination:
+            self._requested = self._context.request_ahead(self._batch_size)
+        await self._settlement.complete([entry.received for entry in confirmed], request=self._requested)
 
     def _is_waited_for(self, entity: str) -> bool:
         return any(name.casefold() == entity.casefold() for name in self.waiting_for_destination)

@@ -183,9 +183,9 @@ class SessionWorker:
         beyond = self._highest_sequence_number + 1
         return not await self._source.peek(max_messages=1, timeout=CALL_TIMEOUT, from_sequence_number=beyond)
 
-    async def _complete(self, received: Sequence[Any]) -> None:
+    async def _complete(self, received: Sequence[Any], *, request: int = 0) -> None:
         """Complete messages that the primary has accepted. :raises LockLostError: that is not confirmed."""
-        if not await self._settlement.complete(received):
+        if not await self._settlement.complete(received, request=request):
             self._accepted |= set(map(_identity, received))
             raise LockLostError(f"messages of {self._queue} were sent and not completed: the session is accepted again")
         if self._accepted:
@@ -230,12 +230,14 @@ class SessionWorker:
                 backoff.release(entity, started=started)
                 unsent = [entry for entry in batch if id(entry.message) in pending]
                 self.waiting = unsent + self.waiting[len(batch) :]
+                seconds = self._context.clock.now() - started
+                self._batch_size = self._sender.next_batch_size(
+                    self._batch_size, count=len(batch), seconds=seconds, shrink=timed_out
+                )
                 confirmed, self._sender.confirmed = self._sender.confirmed, []
-                await self._complete([entry.received for entry in confirmed])
-        seconds = self._context.clock.now() - started
-        self._batch_size = self._sender.next_batch_size(
-            self._batch_size, count=len(batch), seconds=seconds, shrink=timed_out
-        )
+                more = self._received_full_batch and not self.waiting
+                request = self._context.request_ahead(self._batch_size) if more else 0
+                await self._complete([entry.received for entry in confirmed], request=request)
         return not failed
 
     def _attempt_seconds(self, entity: str) -> float:

@@ -36,14 +36,17 @@ class Settlement:
         self._source = source
         self._counters = counters
 
-    async def complete(self, confirmed: Sequence[Any]) -> bool:
-        """Complete the messages that the primary confirmed; return whether the service confirmed each completion."""
+    async def complete(self, confirmed: Sequence[Any], *, request: int = 0) -> bool:
+        """Complete the messages that the primary confirmed; return whether the service confirmed each completion.
+
+        :param request: how many messages are received next.
+        """
         if not confirmed:
             return True
         # After a stop, do not wait long; messages without a confirmed completion may be delivered again.
         timeout = RELEASE_TIMEOUT if self._context.paused else CALL_TIMEOUT
         try:
-            results = await self._source.complete(confirmed, timeout=timeout)
+            results = await self._source.complete(confirmed, timeout=timeout, request=request)
         except asyncio.CancelledError:
             self._counters.duplicates_possible += len(confirmed)
             raise

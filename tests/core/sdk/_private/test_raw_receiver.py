@@ -138,6 +138,23 @@ async def test_what_arrives_beyond_is_kept_for_the_next_receive_and_credit_is_fo
     assert handler._link.flows == [{"link_credit": credit} for credit in (2, 0, 1)]
 
 
+@pytest.mark.parametrize(("size", "credit", "later"), [(10, 200, 200), (300_000, 2, 4), (900_000, 0, 1)])
+async def test_more_is_asked_for_with_a_settlement_as_long_as_what_is_settled_leaves_room(
+    size: int, credit: int, later: int
+) -> None:
+    handler, raw = opened()
+    answering_with(handler, ACCEPTED)
+    parts = [bytes(min(4096, size - start)) for start in range(0, size, 4096)]
+    more = [FALSE if number == len(parts) - 1 else TRUE for number in range(len(parts))]
+    fields = [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE]
+    handler.feed(*(frame(0x14, [*fields, each], part) for each, part in zip(more, parts, strict=True)))
+    [(_, message)] = await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+    assert await raw.settle([0], Settlement.COMPLETE, timeout=1.0, request=200) == {}
+    assert (len(message), handler._link.current_link_credit) == (size, credit)
+    await raw.receive(max_messages=200, wait=0.0, should_stop=never)
+    assert handler._link.current_link_credit == later, "what was settled counts no more"
+
+
 @pytest.mark.parametrize(("size", "credit"), [(10, 200), (1_000, 200), (300_000, 2), (900_000, 0), (2**21, 0)])
 async def test_before_a_size_is_known_the_session_limits_the_bytes_and_then_credit_does(size: int, credit: int) -> None:
     """AMQP 1.0, section 2.5.6: the service sends as many frames as the session's window allows, 256 here."""

@@ -10,7 +10,7 @@ import pytest
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
-from tests.core.support.local_pair import messages, open_local_pair
+from tests.core.support.local_pair import messages, numbered, open_local_pair
 
 pytestmark = pytest.mark.simulated
 
@@ -38,3 +38,23 @@ async def test_section_6_batches_without_sessions_to_one_destination_are_sent_in
         assert {link for path, link in primary._send_links if path == "flights"} == ({0, 1, 2} if decodes else set())
         assert list(primary._relay_links) == ([] if decodes else ["flights"])
         assert set(Counter(await local_pair.primary_ids("flights")).values()) == {1}
+
+
+@pytest.mark.parametrize(("count", "round_trips"), [(80, 18), (340, 20), (1340, 24)])
+async def test_section_6_a_batch_takes_two_round_trips_and_queues_share_them(
+    count: int, round_trips: int, sdk_path: str
+) -> None:
+    """Sending a batch is one; the next one arrives while the completions are confirmed."""
+    if sdk_path != "fast":
+        pytest.skip("the public interface of the SDK waits in between")
+    options = PairOptions(backlog_queue_count=10)
+    async with open_local_pair("flights", options=options) as local_pair:
+        for queue in backlog_queue_paths("contoso", 10):
+            await local_pair.put_into_backlog("flights", numbered(count), queue=queue)
+        for namespace in (local_pair.primary, local_pair.secondary):
+            namespace.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.02))
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved_total, report.duplicates_possible, report.left) == (10 * count, 0, 0)
+        assert round((clock() - started) / 0.02) == round_trips + 5  # of silence, before the last batch

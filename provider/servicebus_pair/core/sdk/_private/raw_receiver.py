@@ -94,6 +94,8 @@ class RawReceiver:
         self._session = handler._session
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._window = ByteWindow(max_bytes)
+        # Bytes of the messages that the last receive returned: until the next one, they count.
+        self._taken_bytes = 0
         # Frames that the session may bring before any size is known: so many messages fit, however large they are.
         self._first_frames = max(1, max_bytes // handler._connection._max_frame_size)
         self._session.incoming_window = self._first_frames
@@ -116,6 +118,8 @@ class RawReceiver:
         """
         check_attached(self._handler)
         self._window.begin()
+        self._window.remove(self._taken_bytes)
+        self._taken_bytes = 0
         deadline = now() + wait
         pauses = 0
         while len(self._arrived) < max_messages and not should_stop():
@@ -132,7 +136,7 @@ class RawReceiver:
                 await self._listen(min(_LISTEN, remaining))
         count = 0 if should_stop() and not self._arrived else min(max_messages, len(self._arrived))
         taken = [self._arrived.popleft() for _ in range(count)]
-        self._window.remove(sum(len(message) for _, message in taken))
+        self._taken_bytes = sum(len(message) for _, message in taken)
         return taken
 
     async def _ask_for(self, missing: int) -> int:
@@ -145,11 +149,13 @@ class RawReceiver:
         return credit
 
     async def settle(
-        self, ids: Iterable[int], settlement: Settlement, *, timeout: float, error: Any = None
+        self, ids: Iterable[int], settlement: Settlement, *, timeout: float, error: Any = None, request: int = 0
     ) -> dict[int, Exception]:
         """Settle deliveries, and return those whose settlement was not confirmed, with the reason.
 
         :param error: for ``DEAD_LETTER``: reason and description.
+        :param request: ask for so many messages at once, which the next receive returns: they arrive while the
+            confirmations do.
         """
         pending = [_Run(first, last, settlement, last - first + 1) for first, last in runs(ids)]
         self._unconfirmed += pending
@@ -157,6 +163,8 @@ class RawReceiver:
         try:
             for run in pending:
                 await self._dispose(run.first, run.last, settlement, error=error)
+            if request:
+                await self._ask_for(request - len(self._arrived))
             deadline = now() + timeout
             while any(run.remaining for run in pending) and (remaining := deadline - now()) > 0:
                 await self._listen(min(_LISTEN, remaining))

@@ -75,9 +75,11 @@ class RelayReceiveLink(ReceiveLink):
         if self._handler is not None and self._handler is self._raw_handler:
             await self._call_raw("take credit back from", RawReceiver.drain_credit, timeout=timeout)
 
-    async def complete(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
-        """Complete messages; return for each its failure or ``None``."""
-        return await self._settle_raw(messages, Settlement.COMPLETE, timeout=timeout)
+    async def complete(
+        self, messages: Sequence[ReceivedMessage], *, timeout: float, request: int = 0
+    ) -> list[ServiceError | None]:
+        """Complete messages and ask for ``request`` more, as in ``ReceiveLink``: they arrive with the confirmations."""
+        return await self._settle_raw(messages, Settlement.COMPLETE, timeout=timeout, request=request)
 
     async def abandon(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Return messages to the queue, counting a delivery; return for each its failure or ``None``."""
@@ -97,6 +99,7 @@ class RelayReceiveLink(ReceiveLink):
         *,
         timeout: float,
         error: tuple[str, str] | None = None,
+        request: int = 0,
     ) -> list[ServiceError | None]:
         raw = self._raw
         mine = [each for each in messages if isinstance(each, RelayDelivery) and each.receiver is raw]
@@ -107,7 +110,9 @@ class RelayReceiveLink(ReceiveLink):
         ids = [each.delivery_id for each in mine]
         try:
             failures = await self._call_raw(
-                "settle on", lambda each: each.settle(ids, settlement, timeout=timeout, error=error), timeout=timeout
+                "settle on",
+                lambda each: each.settle(ids, settlement, timeout=timeout, error=error, request=request),
+                timeout=timeout,
             )
         except ServiceError as failure:
             return [failure] * len(messages)
