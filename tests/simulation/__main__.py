@@ -63,10 +63,6 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="histories at once")
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     given = parser.parse_args()
-    if given.spool:
-        if given.ordering == "session":
-            parser.error("--spool excludes --ordering session")
-        given.ordering = "none"
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings are iterated in an order that otherwise differs from run to run.
         os.environ["PYTHONHASHSEED"] = "0"

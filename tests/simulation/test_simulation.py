@@ -56,7 +56,14 @@ def test_section_10_what_was_spooled_is_delivered_whatever_breaks():
     assert sum(each.kills for each in outcomes) > 3
 
 
-@pytest.mark.parametrize(("ordered", "spool"), [(False, False), (True, False), (False, True)])
+def test_section_10_sessions_keep_their_order_through_the_spool():
+    outcomes = [lived(seed, ordered=True, spool=True, poison=0.02) for seed in SEEDS]
+    assert [violation for each in outcomes for violation in each.violations] == []
+    assert sum(each.lost + each.disorder for each in outcomes) == 0
+    assert sum(each.spooled for each in outcomes) > 20
+
+
+@pytest.mark.parametrize(("ordered", "spool"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_same_seed_gives_the_same_history(*, ordered: bool, spool: bool):
     first, again, other = (lived(seed, hours=1, ordered=ordered, spool=spool) for seed in (5, 5, 6))
     assert first.digest == again.digest != other.digest

@@ -77,7 +77,9 @@ class Troubles:
         delay = random.choice([0.5, 3.0, 12.0, 45.0])
         until = self._loop.time() + duration
         service.faults.active.append(Fault(kind, path, until, share, left, delay))
-        if kind is Kind.REJECTED and service is self._primary:
+        # From the spool, messages go to the backlog with session order, and what that rejects is set aside.
+        to_backlog = self._history.spool is not None and self._record.outcome.ordered
+        if kind is Kind.REJECTED and (service is self._primary or to_backlog):
             verdict = self._history.verdict
             verdict.rejecting_until = max(verdict.rejecting_until, until)
         if kind in _BREAKING and path is None:

@@ -14,6 +14,7 @@ from servicebus_pair.core.model.health_transitions import (
     AbandonFailback,
     Action,
     BeginFailback,
+    BeginSpool,
     CaughtUp,
     CompleteFailback,
     EntityMissing,
@@ -141,6 +142,11 @@ def test_transition_table_is_complete() -> None:
 BEGIN = BeginFailback("answered", "ping", "t")
 FAILED_BACK = ended(HealthState.HEALTHY, "answered", "ping")
 FAILED_OVER_AGAIN = ended(HealthState.FAILED_OVER, "a failback did not end: answered", "ping")
+TO_SPOOL = BeginSpool("s", "no queue")
+SPOOLING = replace(HELD, since=NOW, reason="no queue", by="send", spool="s")
+UNSPOOLING = replace(SPOOLING, state=HealthState.FAILING_BACK, reason="answered", by="ping", token="t")
+WELL_AGAIN = healthy(BACK.reason, BACK.by)
+UNSPOOLED = replace(UNSPOOLING, state=HealthState.FAILED_OVER, spool="")
 FAILBACK_TABLE: list[Any] = [
     (WELL, BEGIN, WELL, NOTHING),
     (SUSPECT, BEGIN, SUSPECT, NOTHING),
@@ -153,6 +159,18 @@ FAILBACK_TABLE: list[Any] = [
     (WELL, AbandonFailback("t"), WELL, NOTHING),
     (HOLDING, AbandonFailback("another"), HOLDING, NOTHING),
     (HOLDING, AbandonFailback("t"), FAILED_OVER_AGAIN, FAILS_OVER),
+    # To the spool, and back to the backlog (section 10); a failover that is held by hand stays so.
+    (WELL, TO_SPOOL, WELL, NOTHING),
+    (HOLDING, TO_SPOOL, HOLDING, NOTHING),
+    (HELD, TO_SPOOL, SPOOLING, {Action.PUBLISH}),
+    (SPOOLING, BeginSpool("another", "no queue"), SPOOLING, NOTHING),
+    (SPOOLING, BEGIN, SPOOLING, NOTHING),
+    (SPOOLING, replace(BEGIN, spool="s"), UNSPOOLING, {Action.PUBLISH}),
+    (HELD, replace(BEGIN, spool="s"), HELD, NOTHING),
+    (UNSPOOLING, CompleteFailback("another"), UNSPOOLING, NOTHING),
+    (UNSPOOLING, CompleteFailback("t"), UNSPOOLED, {Action.PUBLISH}),
+    (UNSPOOLING, AbandonFailback("t"), replace(UNSPOOLED, spool="s", reason=FAILED_OVER_AGAIN.reason), FAILS_OVER),
+    (SPOOLING, BACK, replace(WELL_AGAIN, last_ping=990.0), RECOVERS),
 ]
 
 
@@ -173,6 +191,10 @@ def test_section_6_failback_in_session_order(
         (OUT, DRILL, None),
         (OUT, PingFailed(NOW), None),
         (OUT, BACK, 8.75),
+        (OUT, TO_SPOOL, 8.75),
+        (SPOOLING, TO_SPOOL, None),
+        (SPOOLING, PingFailed(NOW), None),
+        (UNSPOOLING, CompleteFailback("t"), 0.0),
         (OUT, BEGIN, 5.0),
         (HOLDING, CompleteFailback("t"), 0.0),
         (HOLDING, AbandonFailback("t"), 0.0),
@@ -187,7 +209,7 @@ def test_section_6_each_change_of_route_is_a_new_epoch_that_settles(
     changes = settles is not None
     assert after.epoch == before.epoch + changes
     assert after.effective_at == (before.effective_at if settles is None else NOW + settles)
-    assert (after.route is not before.route) is changes
+    assert ((after.route, after.spool) != (before.route, before.spool)) is changes
 
 
 @pytest.mark.parametrize("health", [WELL, SUSPECT])

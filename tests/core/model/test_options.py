@@ -143,11 +143,6 @@ def test_secrets_in_the_location_of_the_spool_are_refused_without_being_quoted(u
     assert "canary" not in str(caught.value)
 
 
-def test_a_spool_and_session_order_exclude_each_other() -> None:
-    with pytest.raises(ConfigurationError, match="spool is '/mnt/spool' and ordering is 'session'"):
-        PairOptions(spool="/mnt/spool", ordering="session")
-
-
 def test_options_do_not_show_the_key_of_the_spool() -> None:
     assert "canary" not in repr(PairOptions(spool_secret_key=Secret("canary")))
 

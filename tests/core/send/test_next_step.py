@@ -248,6 +248,29 @@ def test_section_10_the_deadline_ends_in_the_spool(history: AttemptHistory) -> N
     assert step(failed(BUSY), policy=spooling, deadline=NOW + 5) == Spool(), "the service will be busy beyond it"
 
 
+IN_ORDER = replace(POLICY, ordered=True, spools_in_order=True)
+SPOOLING = replace(FAILED_OVER, spool="s")
+
+
+@pytest.mark.parametrize(
+    ("history", "health", "policy", "expected"),
+    [
+        pytest.param(NEW, FAILED_OVER, IN_ORDER, Divert(), id="the backlog comes first"),
+        pytest.param(NEW.not_diverted(NOT_DIVERTED), FAILED_OVER, IN_ORDER, Spool(), id="it took nothing"),
+        pytest.param(NEW, SPOOLING, IN_ORDER, Spool(), id="messages wait in the spool"),
+        pytest.param(NEW, SPOOLING, replace(POLICY, ordered=True), Spool(), id="in one that this process lacks"),
+        pytest.param(NEW, SPOOLING, replace(POLICY, ordered=True, unspools=True), Divert(), id="that is emptied"),
+        pytest.param(failed(FORBIDDEN), SPOOLING, IN_ORDER, Fail(FORBIDDEN), id="an error for the caller"),
+    ],
+)
+def test_section_10_in_session_order_what_follows_spooled_messages_is_spooled(
+    history: AttemptHistory, health: EntityHealth, policy: SendPolicy, expected: Step
+) -> None:
+    assert step(history, health, policy=policy) == expected
+    late = step(failed(LOST), HEALTHY, policy=policy, deadline=NOW)
+    assert late == TimeOut(LOST), "nothing is spooled before all processes agree"
+
+
 def test_section_10_a_part_of_what_was_not_diverted_is_spooled_too() -> None:
     part = NEW.not_diverted(NOT_DIVERTED).part()
     assert step(part, HEALTHY, policy=replace(POLICY, spools=True)) == Spool()

@@ -62,6 +62,16 @@ async def test_an_earlier_process_stays_before_a_later_one_though_the_clock_went
     assert await contents(later, "flights") == [["before"], ["after"], ["last"]]
 
 
+async def test_section_10_in_session_order_a_process_writes_behind_what_others_wrote_whatever_clocks_say(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    late = ManualClock(clock.time - 0.5)
+    spools = [spool_in(tmp_path, each, ordered=True) for each in (clock, late)]
+    for number in range(6):
+        await spools[number % 2].write("flights", [new_message(f"{number}")])
+    assert await contents(spools[0], "flights") == [[f"{number}"] for number in range(6)]
+
+
 async def test_a_clock_that_went_back_does_not_keep_the_limit_from_being_counted(
     tmp_path: Path, clock: ManualClock
 ) -> None:

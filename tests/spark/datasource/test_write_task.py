@@ -13,6 +13,7 @@ from servicebus_emulator.faults import Fault, FaultKind, Operation
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.syphon.drain import Syphon
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
+from servicebus_pair.spark.base.redaction import SparkTaskError
 from servicebus_pair.spark.datasource.commit_messages import merge_commit_messages
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.write_task import WriteTask, write_rows
@@ -66,6 +67,13 @@ def test_write_task_does_not_start_a_syphon(pair: Pair, tmp_path: Path, monkeypa
     rows = pa.RecordBatch.from_pylist([{"entity": own.fresh_queue(), "body": b"x"}])
     assert merge_commit_messages([write_rows(task, [rows])]).primary == 1
     assert started == []
+
+
+def test_section_10_a_write_refuses_a_spool_with_session_order_for_which_tasks_share_no_health(pair: Pair):
+    options = {"credential": pair.reference, "entity": "flights", "ordering": "session", "spool": "/mnt/spool"}
+    task = WriteTask(WriteOptions.parse(options), "r", MessageIdGenerator("r", 0))
+    with pytest.raises(SparkTaskError, match="option ordering is session, and spool is '/mnt/spool'"):
+        write_rows(task, [pa.RecordBatch.from_pylist([{"body": b"x"}])])
 
 
 def test_too_large_row_is_named_and_sent_messages_are_counted(pair: Pair, tmp_path: Path):

@@ -11,7 +11,8 @@ half of ``refresh`` from the start of the save:
   of a failed-over entity (pings, reports) keeps its route.
 - A failback holds for a quarter longer. A process that loaded health before it, and saved within a quarter of
   ``refresh``, has overwritten it by then, which its writer notices by loading it again (Fischer's rule). One by hand,
-  which is noticed when the lease is renewed, half of ``refresh`` later at most, settles for three quarters longer.
+  and a change to the spool, which are noticed when the lease is renewed, half of ``refresh`` later at most, settle for
+  three quarters longer.
 - A change that was overwritten and then made again is another one, and settles again.
 - A failback that lasts too long has no writer any more; every process may abandon it, once an end that its writer has
   written in time can be loaded. A writer that is late abandons it, too.
@@ -127,4 +128,4 @@ def _decision(health: EntityHealth) -> tuple[object, ...]:
 
     Two processes may decide the same, one after the other: the time, which pings keep, tells them apart.
     """
-    return health.epoch, health.route, health.token, health.effective_at
+    return health.epoch, health.route, health.spool, health.token, health.effective_at

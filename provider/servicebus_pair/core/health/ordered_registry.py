@@ -87,12 +87,13 @@ class OrderedHealthRegistry(HealthRegistry):
             f"{self.leases.save_window:g} s, a quarter of health_refresh"
         )
 
-    async def lease(self, entity: str, *, timeout: float) -> EntityHealth:
+    async def lease(self, entity: str, *, timeout: float, unspools: bool = False) -> EntityHealth:
         """Return settled health that may be acted on for :meth:`lease_seconds_left`.
 
         Waits while the entity fails back, and until other processes have noticed a change.
 
         :param timeout: seconds.
+        :param unspools: what is sent comes from the spool, for which the others wait.
         :raises HealthStoreError: the store cannot be read.
         :raises TimeoutError: the health did not settle within ``timeout``.
         """
@@ -104,7 +105,7 @@ class OrderedHealthRegistry(HealthRegistry):
                 await self._changed_in_background(key, deadline)
                 await self._renew(entity, deadline)
                 health, now = self.current(entity), self._clock.now()
-                seconds = self._seconds_to_wait(entity, health, now)
+                seconds = self._seconds_to_wait(entity, health, now, unspools=unspools)
                 if seconds <= 0:
                     return health
                 if now >= deadline:
@@ -125,7 +126,7 @@ class OrderedHealthRegistry(HealthRegistry):
         ends = self._clock.now() + self.lease_seconds_left(entity)
         while (now := self._clock.now()) < ends:
             current = self.current(entity)
-            if (current.epoch, current.route) != (health.epoch, health.route):
+            if (current.epoch, current.route, current.spool) != (health.epoch, health.route, health.spool):
                 await self._clock.sleep(ends - now)
                 continue
             ends = now + self.lease_seconds_left(entity)
@@ -200,7 +201,8 @@ class OrderedHealthRegistry(HealthRegistry):
         if self.lease_seconds_left(entity) >= self.leases.duration / 2:
             return
         # A store that fails for a moment is not a reason to stop.
-        give_up = min(deadline, self._clock.now() + self._refresh_seconds)
+        began = self._clock.now()
+        give_up = min(deadline, began + self._refresh_seconds)
         while True:
             now = self._clock.now()
             if await self._loaded(entity, timeout=give_up - now) and self.lease_seconds_left(entity) > 0:
@@ -209,6 +211,8 @@ class OrderedHealthRegistry(HealthRegistry):
                 break
             await self._clock.sleep(_RETRY_SECONDS)
         if self.lease_seconds_left(entity) <= 0:
+            if give_up <= began:
+                raise TimeoutError(f"no time was left to read the health of {entity}")
             raise HealthStoreError(
                 f"the health of {entity} cannot be read from the shared store: without it, this process cannot keep "
                 "the order of sessions and sends nothing; repair the store and send again"
@@ -219,7 +223,7 @@ class OrderedHealthRegistry(HealthRegistry):
         await asyncio.wait({loading}, timeout=timeout)
         return loading.done() and not loading.cancelled() and loading.result()
 
-    def _seconds_to_wait(self, entity: str, health: EntityHealth, now: float) -> float:
-        if health.state is HealthState.FAILING_BACK:
+    def _seconds_to_wait(self, entity: str, health: EntityHealth, now: float, *, unspools: bool) -> float:
+        if health.state is HealthState.FAILING_BACK and not (unspools and health.spool):
             return self.leases.duration / 2
         return self.leases.seconds_to_settle(entity, now) if self._shared else 0.0

@@ -112,7 +112,7 @@ class HealthRegistry:
         await asyncio.wait({self._load_soon(entity)}, timeout=timeout)
         return self.current(entity)
 
-    async def lease(self, entity: str, *, timeout: float) -> EntityHealth:  # noqa: ARG002 - of the subclass
+    async def lease(self, entity: str, *, timeout: float, unspools: bool = False) -> EntityHealth:  # noqa: ARG002 - of the subclass
         """Return the health that an attempt to send obeys; with session order, see ``OrderedHealthRegistry``."""
         return self.current(entity)
 
@@ -210,6 +210,8 @@ class HealthRegistry:
         self._names.setdefault(entity.casefold(), entity)
         if after.failed_over:
             self._start_refreshing()
+        if after.spool != before.spool:
+            _log.warning("entity=%s spool=%s before=%s reason=%s", entity, after.spool, before.spool, after.reason)
         if after.state is before.state:
             return
         _log.warning(

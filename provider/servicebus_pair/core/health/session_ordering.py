@@ -4,6 +4,10 @@ Diverted messages with a session id go to backlog queues that require sessions, 
 one receiver at a time, in order. An entity fails back when its sessions there are empty. While messages keep coming,
 they become so only if sends are held, which is worth while once little is left: whoever has a session locked, a syphon,
 says so through the health of the entity. Between processes, order is kept by the leases of ``ordered_registry``.
+
+With a spool (SPEC section 10), what no backlog queue took goes to one spool, whose name is in the health of the entity,
+and so does everything after it, in all processes; a process without that spool raises. Whoever empties it sends to the
+backlog, whatever the primary does, and holds the writers while it moves the last messages.
 """
 
 from __future__ import annotations
@@ -12,25 +16,35 @@ import asyncio
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from servicebus_pair.core.health.leases import FAILBACK_POLL_SECONDS
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.model.errors import (
+    ConfigurationError,
     EntityNotFoundError,
     ServiceError,
     ServiceFaultError,
     SessionLockedError,
+    SpoolError,
 )
 from servicebus_pair.core.model.health_state import HealthState
-from servicebus_pair.core.model.health_transitions import AbandonFailback, BeginFailback, CompleteFailback, FailOver
+from servicebus_pair.core.model.health_transitions import (
+    AbandonFailback,
+    BeginFailback,
+    BeginSpool,
+    CompleteFailback,
+    FailOver,
+)
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for
 from servicebus_pair.core.protocol.typed_values import to_text
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.spool.spool import Spool
 
 __all__ = ["SessionOrdering"]
 
@@ -45,6 +59,8 @@ _FIRST_PAUSE_OF_HOLDS: Final = 15.0
 _LONGEST_PAUSE_OF_HOLDS: Final = 300.0
 # How long a session may be locked by another process that looks whether it is empty.
 _LOOK_SECONDS: Final = 2.0
+# What is left in a spool is little if it can be moved in this time.
+_LITTLE_SECONDS: Final = 5.0
 KeyT = TypeVar("KeyT")
 
 
@@ -53,6 +69,7 @@ class SessionOrdering:
 
     :param session_queues: paths of the backlog queues that require sessions, in the same order in every process.
     :param queues: paths of the others, for messages without a session id.
+    :param spool: keeps what no backlog queue takes.
     """
 
     def __init__(
@@ -63,12 +80,14 @@ class SessionOrdering:
         session_queues: Sequence[str],
         queues: Sequence[str],
         clock: Clock,
+        spool: Spool | None = None,
     ) -> None:
         self._secondary = secondary
         self._registry = registry
         self._session_queues = tuple(session_queues)
         self._queues = tuple(queues)
         self._clock = clock
+        self._spool = spool
         self._entered: Counter[str] = Counter()
         self._futile_holds: Counter[str] = Counter()
         self._hold_again_at: dict[str, float] = {}
@@ -103,7 +122,7 @@ class SessionOrdering:
             return None
         return lambda: registry.hold_lease(entity, registry.current(entity))
 
-    async def enter_send(self, entity: str, *, timeout: float) -> None:
+    async def enter_send(self, entity: str, *, timeout: float, unspools: bool = False) -> None:
         """Begin to send a batch, once that is allowed; until :meth:`leave_send`, no failback completes.
 
         Except while it waits in ``registry.lease``, which it must call before each attempt.
@@ -113,7 +132,7 @@ class SessionOrdering:
         """
         self._entered[entity.casefold()] += 1
         try:
-            await self._registry.lease(entity, timeout=timeout)
+            await self._registry.lease(entity, timeout=timeout, unspools=unspools)
         except BaseException:
             self.leave_send(entity)
             raise
@@ -130,15 +149,34 @@ class SessionOrdering:
         held = await self._holding(entity, self._session_queues)
         return None if held is None else not held
 
-    async def divert_behind_backlog(self, entity: str) -> None:
+    def check_spool(self) -> None:
+        """Check that the spool may be used. :raises ConfigurationError: processes cannot agree on when."""
+        if self._spool is not None and not self._registry.is_shared:
+            raise ConfigurationError(
+                "spool is set, ordering is 'session' and store is None: both options together need a store of shared "
+                "health, through which all processes agree on when the messages of an entity go to the spool"
+            )
+
+    async def divert_behind_backlog(self, entity: str, *, spool: Spool | None = None) -> None:
         """Fail ``entity`` over if its backlog is not empty, so that nothing overtakes what an earlier process left.
 
+        :param spool: what it holds of the entity must not be overtaken either.
         :raises HealthStoreError: the shared store cannot be read or written.
         """
         empty = await self._become_empty(entity)
         if not empty:
             reason = "its backlog is not empty" if empty is False else "its backlog cannot be read"
             await self._registry.change(entity, FailOver(reason, "session order"))
+        try:
+            if spool is None or not await spool.batches(entity):
+                return
+            begin = BeginSpool(await spool.name(), "the spool holds messages")
+        except SpoolError as error:
+            # Its messages are on record in the shared health, too: a send needs the spool only if that says so.
+            _log.warning("entity=%s: %s", entity, error)
+            return
+        await self._registry.change(entity, FailOver(begin.reason, "session order"))
+        await self._registry.change(entity, begin)
 
     async def abandon_dead_failback(self, entity: str) -> None:
         """Fail over again if the process that began a failback has died. :raises HealthStoreError: as above."""
@@ -155,25 +193,63 @@ class SessionOrdering:
         :returns: whether the entity is healthy.
         :raises HealthStoreError: the shared store cannot be read or written.
         """
-        key = entity.casefold()
-        if look_first and (
-            self._clock.now() < self._hold_again_at.get(key, 0.0)
-            or not await self._is_little_left(entity, wait=wait_for_syphons)
-        ):
+        if self._registry.current(entity).spool and not await self._leave_empty_spool(entity):
             return False
-        token = uuid.uuid4().hex
-        await self._registry.change(entity, BeginFailback(reason, by, token))
+        if look_first and (not self._may_hold(entity) or not await self._is_little_left(entity, wait=wait_for_syphons)):
+            return False
+        begin = BeginFailback(reason, by, uuid.uuid4().hex)
+        return await self._hold(entity, begin, partial(self._stays_empty, entity, begin.token))
+
+    async def leave_spool(self, entity: str, empty: Callable[[], Awaitable[bool]]) -> None:
+        """End the route to the spool of this process, if it is that of ``entity``, once the spool holds nothing of it.
+
+        :param empty: moves what the spool holds, and returns whether that worked; the last time while writers are held.
+        :raises HealthStoreError: the shared store cannot be read or written.
+        """
+        name = (await self._registry.refresh(entity)).spool
+        if self._spool is None or not name or name != await self._spool.existing_name() or not self._may_hold(entity):
+            return
+        began = -_LITTLE_SECONDS
+        while self._clock.now() >= began + _LITTLE_SECONDS:
+            began = self._clock.now()
+            if not await empty():
+                return
+        reason = "the spool is empty: messages go to the backlog again"
+        await self._hold(entity, BeginFailback(reason, "syphon", uuid.uuid4().hex, name), empty)
+
+    def _may_hold(self, entity: str) -> bool:
+        return self._clock.now() >= self._hold_again_at.get(entity.casefold(), 0.0)
+
+    async def _hold(self, entity: str, begin: BeginFailback, empty: Callable[[], Awaitable[bool]]) -> bool:
+        """Hold all sends, and end the route that ``begin`` says if ``empty`` says then that nothing is left on it."""
+        registry, key, token = self._registry, entity.casefold(), begin.token
+        await registry.change(entity, begin)
         try:
-            empty = await self._stays_empty(entity, token)
+            if registry.is_shared:
+                await self._clock.sleep(registry.leases.hold_seconds)
+            is_empty = registry.current(entity).is_failing_back(token) and await empty()
         except BaseException:
-            self._registry.apply(entity, AbandonFailback(token))
+            registry.apply(entity, AbandonFailback(token))
             raise
-        await self._registry.change(entity, CompleteFailback(token) if empty else AbandonFailback(token))
-        empty = empty and not self._registry.current(entity).failed_over
-        self._futile_holds[key] = 0 if empty else self._futile_holds[key] + 1
+        await registry.change(entity, CompleteFailback(token) if is_empty else AbandonFailback(token))
+        health = registry.current(entity)
+        done = is_empty and not (health.spool if begin.spool else health.failed_over)
+        self._futile_holds[key] = 0 if done else self._futile_holds[key] + 1
         pause = min(_FIRST_PAUSE_OF_HOLDS * 2 ** (self._futile_holds[key] - 1), _LONGEST_PAUSE_OF_HOLDS)
-        self._hold_again_at[key] = 0.0 if empty else self._clock.now() + pause
-        return empty
+        self._hold_again_at[key] = 0.0 if done else self._clock.now() + pause
+        return done
+
+    async def _leave_empty_spool(self, entity: str) -> bool:
+        spool = self._spool
+
+        async def is_empty() -> bool:
+            return spool is not None and not await spool.batches(entity)
+
+        try:
+            await self.leave_spool(entity, is_empty)
+        except SpoolError as error:
+            _log.warning("entity=%s: %s", entity, error)
+        return not self._registry.current(entity).spool
 
     async def _is_little_left(self, entity: str, *, wait: bool) -> bool:
         """Return whether each queue was empty for a moment, or a syphon that has its session says that it nearly is.
@@ -204,8 +280,6 @@ class SessionOrdering:
     async def _stays_empty(self, entity: str, token: str) -> bool:
         """Return whether the backlog is empty once nobody sends any more."""
         registry = self._registry
-        if registry.is_shared:
-            await self._clock.sleep(registry.leases.hold_seconds)
         deadline = self._clock.now() + FAILBACK_POLL_SECONDS
         while registry.current(entity).is_failing_back(token):
             if not self._is_sending(entity) and await self.is_empty(entity) and self._clock.now() < deadline:

@@ -32,6 +32,7 @@ class EntityHealth:
     :param token: identifies a failback.
     :param caught_up: indexes of the session queues of which a syphon has said, since the last ping, that little is left
         for the entity. A hint: only the time of a failback depends on it.
+    :param spool: name of the spool to which messages of a failed-over entity go, with session order; else empty.
     """
 
     state: HealthState = HealthState.HEALTHY
@@ -44,6 +45,7 @@ class EntityHealth:
     effective_at: float = 0.0
     token: str = ""
     caught_up: frozenset[int] = frozenset()
+    spool: str = ""
 
     def is_held(self, now: float) -> bool:
         """Return whether a manual failover is in force that pings cannot end yet."""
@@ -76,6 +78,7 @@ class EntityHealth:
             "effective_at": self.effective_at,
             "token": self.token,
             "caught_up": sorted(self.caught_up),
+            "spool": self.spool,
         }
 
     @classmethod
@@ -97,6 +100,7 @@ class EntityHealth:
                 effective_at=effective_at,
                 token=str(value.get("token", "")),
                 caught_up=frozenset(map(int, value.get("caught_up", ()))),
+                spool=str(value.get("spool", "")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error

@@ -10,6 +10,11 @@ With ``ordering="session"`` (SPEC section 6) a ping does not end a failover by i
     failed over --little left in the backlog--> failing back --backlog empty, nothing in flight--> healthy
     failing back --backlog not empty, or its writer died--> failed over
 
+With a spool as well (SPEC section 10), what no backlog queue took fails back in two steps::
+
+    failed over --no backlog queue took a message--> failed over, to the spool
+    failed over, to the spool --little left in it--> failing back --spool empty, nothing in flight--> failed over
+
 While failing back, nothing is sent. Each change of route has a new epoch and settles before it is acted on: from
 ``since`` to ``effective_at``, other processes may still act on the route before.
 """
@@ -26,6 +31,7 @@ __all__ = [
     "AbandonFailback",
     "Action",
     "BeginFailback",
+    "BeginSpool",
     "CaughtUp",
     "CompleteFailback",
     "Decision",
@@ -111,12 +117,24 @@ class CaughtUp:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginSpool:
+    """Send messages of a failed-over entity to the spool of this name only: no backlog queue takes them."""
+
+    spool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BeginFailback:
-    """Hold all sends, because little is left in the backlog; ``token`` tells this failback from all others."""
+    """Hold all sends, because little is left in the backlog; ``token`` tells this failback from all others.
+
+    :param spool: from the spool of this name, in which little is left, back to the backlog.
+    """
 
     reason: str
     by: str
     token: str
+    spool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +151,7 @@ class AbandonFailback:
     token: str
 
 
-_FailbackEvent: TypeAlias = BeginFailback | CompleteFailback | AbandonFailback
+_FailbackEvent: TypeAlias = BeginSpool | BeginFailback | CompleteFailback | AbandonFailback
 _OtherEvent: TypeAlias = (
     SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | CaughtUp | FailOver | MarkHealthy
 )
@@ -167,13 +185,13 @@ def decide(
     :param failover_interval: seconds of failures before a failover; 0 fails over at the first one.
     :param settle_seconds: how long other processes may still act on the route before; ``None`` without session order.
     """
-    if isinstance(event, BeginFailback | CompleteFailback | AbandonFailback):
+    if isinstance(event, BeginSpool | BeginFailback | CompleteFailback | AbandonFailback):
         decision = _decide_failback(health, event, now)
     else:
         decision = _decide(health, event, now, failover_interval)
     if settle_seconds is None:
         return decision
-    if decision.health.route is health.route:
+    if (decision.health.route, decision.health.spool) == (health.route, health.spool):
         # Of a healthy entity there is nothing to write: it could only undo a failover that was not readable here yet.
         return decision if health.failed_over else replace(decision, actions=decision.actions - _PUBLISH)
     settle = settle_seconds
@@ -181,7 +199,7 @@ def decide(
         settle = 0.0  # nobody was sending
     elif health.state is HealthState.FAILING_BACK:
         settle *= 2  # the failback's writer may not have noticed yet, and end it
-    elif health.failed_over and isinstance(event, MarkHealthy):
+    elif health.failed_over and isinstance(event, MarkHealthy | BeginSpool):
         settle *= 1.75  # a ping or report of another process may overwrite this change; by then, that is read here
     return replace(decision, health=replace(decision.health, epoch=health.epoch + 1, effective_at=now + settle))
 
@@ -210,17 +228,21 @@ def _decide(health: EntityHealth, event: _OtherEvent, now: float, failover_inter
 
 def _decide_failback(health: EntityHealth, event: _FailbackEvent, now: float) -> Decision:
     match event:
-        case BeginFailback() if health.state is HealthState.FAILED_OVER:
+        case BeginSpool(spool, reason) if health.state is HealthState.FAILED_OVER and not health.spool:
+            return Decision(replace(health, since=now, reason=reason, by="send", spool=spool), _PUBLISH)
+        case BeginFailback() if health.state is HealthState.FAILED_OVER and health.spool == event.spool:
             begun = replace(
                 health,
                 state=HealthState.FAILING_BACK,
                 since=now,
                 reason=event.reason,
                 by=event.by,
-                held_until=None,
+                held_until=health.held_until if event.spool else None,
                 token=event.token,
             )
             return Decision(begun, _PUBLISH)
+        case CompleteFailback(token) if health.is_failing_back(token) and health.spool:
+            return Decision(replace(health, state=HealthState.FAILED_OVER, since=now, spool=""), _PUBLISH)
         case CompleteFailback(token) if health.is_failing_back(token):
             return Decision(_healthy(health, now, health.reason, health.by), _ON_RECOVERY)
         case AbandonFailback(token) if health.is_failing_back(token):
@@ -229,7 +251,7 @@ def _decide_failback(health: EntityHealth, event: _FailbackEvent, now: float) ->
 
 
 def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHealth:
-    return replace(health, state=HealthState.HEALTHY, since=now, reason=reason, by=by, held_until=None)
+    return replace(health, state=HealthState.HEALTHY, since=now, reason=reason, by=by, held_until=None, spool="")
 
 
 def _after_success(health: EntityHealth, now: float) -> Decision:
@@ -255,7 +277,8 @@ def _after_report(health: EntityHealth, queues: frozenset[int]) -> Decision:
 def _fail_over(health: EntityHealth, now: float, reason: str, by: str) -> Decision:
     if health.state is HealthState.FAILED_OVER:
         return Decision(health)
-    failed_over = replace(health, state=HealthState.FAILED_OVER, since=now, reason=reason, by=by, held_until=None)
+    held = health.held_until if health.failed_over else None
+    failed_over = replace(health, state=HealthState.FAILED_OVER, since=now, reason=reason, by=by, held_until=held)
     return Decision(failed_over, _ON_FAILOVER)
 
 

@@ -129,7 +129,8 @@ class PairOptions:
         health cannot be read. Without a shared store, each process keeps the order of its own sends. ``none`` keeps no
         order across a failover.
     :param spool: where messages are kept that neither namespace takes (SPEC section 10): the absolute path of a folder
-        on a mount, or the URL of one in an object store that ``fsspec`` knows. Without it, such a send raises.
+        on a mount, or the URL of one in an object store that ``fsspec`` knows. Without it, such a send raises. With
+        ``ordering="session"`` it needs a shared store of health, and all processes must see the same spool.
     :param spool_max_bytes: the spool takes nothing beyond this size.
     :param spool_max_age: the spool takes nothing while it holds a message that is older, so that none is forgotten.
     :param spool_secret_key: encrypts the spool: 32 bytes in URL-safe base64, such as ``Fernet.generate_key()`` returns.
@@ -169,12 +170,6 @@ class PairOptions:
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise ConfigurationError(f"{name} is {value!r}: it must be of type {kind.__name__}")
             OPTION_CHECKS[name](name, value)
-        if self.spool is not None and self.ordering == "session":
-            raise ConfigurationError(
-                f"spool is {self.spool!r} and ordering is 'session': only one of them is allowed, because processes do "
-                "not agree on when a session goes to the spool and when it has left it; without a spool a send raises "
-                "while both namespaces are down, and its caller keeps the order"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

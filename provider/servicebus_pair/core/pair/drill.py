@@ -26,6 +26,7 @@ from servicebus_pair.core.model.events import (
     Route,
 )
 from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.health_transitions import BeginSpool
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import DrainReport, SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
@@ -212,6 +213,9 @@ class _Drill:
         reason = f"{self._id}: a drill, the primary is up"
         await self._pair.fail_over(self._entity, reason=reason, by=self._by, hold=self._limit)
         try:
+            if self._both and self._shared.order is not None and self._shared.spool is not None:
+                begin = BeginSpool(await self._shared.spool.name(), reason)
+                await self._shared.registry.change(self._entity, begin)
             async with self._sender() as sender, asyncio.timeout(self._limit.total_seconds()):
                 return await sender.send([self._marked(number, life) for number in range(messages)])
         except BaseException as error:

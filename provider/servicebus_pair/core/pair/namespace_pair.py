@@ -28,10 +28,7 @@ from servicebus_pair.core.pair.continuous_syphon import run_continuously
 from servicebus_pair.core.pair.drill import DrillReport, drill
 from servicebus_pair.core.pair.linked_shutdown import LinkedShutdown
 from servicebus_pair.core.pair.spool_recovery import recover
-from servicebus_pair.core.protocol.backlog_queues import (
-    backlog_prefixes,
-    is_session_queue,
-)
+from servicebus_pair.core.protocol.backlog_queues import backlog_prefixes, is_session_queue
 from servicebus_pair.core.receive.receiver import PairReceiver, ReceiveContext
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.send.pair_context import PairContext
@@ -187,8 +184,7 @@ class NamespacePair(BacklogManagement):
     async def _finish(self, shared: PairContext) -> None:
         """Wait for sends in flight within the grace, then stop the background tasks."""
         grace = self.options.close_grace.total_seconds()
-        remaining = await shared.in_flight.close(grace=grace)
-        if remaining:
+        if remaining := await shared.in_flight.close(grace=grace):
             _log.warning("closing: sends in flight=%d did not finish in %gs", remaining, grace)
         if self._running_syphon is not None:
             self._running_syphon.cancel()
@@ -202,7 +198,12 @@ class NamespacePair(BacklogManagement):
         if not isinstance(self._registry, OrderedHealthRegistry):
             return None
         return SessionOrdering(
-            secondary, self._registry, session_queues=self._session_queues, queues=self._queues, clock=self._clock
+            secondary,
+            self._registry,
+            session_queues=self._session_queues,
+            queues=self._queues,
+            clock=self._clock,
+            spool=self._spool,
         )
 
     async def waiting_sessions(self, queue: str) -> list[str]:
@@ -288,12 +289,11 @@ class NamespacePair(BacklogManagement):
             attempt_timeout=self.options.attempt_timeout.total_seconds(),
             pings=self.options.probe == "ping",
         )
-        long_poll = self.options.syphon_long_poll.total_seconds()
         return Syphon(
             context,
             chosen,
             initial_delay=initial_delay,
-            long_poll=long_poll,
+            long_poll=self.options.syphon_long_poll.total_seconds(),
             count=self._count_messages,
             session_queues=[queue for queue in chosen if is_session_queue(self.primary.namespace, queue)],
             spool=self._spool_drain() if empties_spool else None,

@@ -29,6 +29,12 @@ async def recover(
     """Empty ``spool``; see ``NamespacePair.empty_spool``, and ``empty_spool`` for the parameters."""
     # Without a spool, so that nothing goes back into it.
     context = replace(context, spool=None)
+    order = context.order
+    if order is not None:
+        order.check_spool()
+    # Its health names the spool of an entity whose messages have all left it already.
+    name = None if order is None else await spool.existing_name()
+    also = [entity for entity, each in context.registry.entities().items() if each.spool and each.spool == name]
     claims = Claims(spool.storage, clock=context.clock, owner=f"{socket.gethostname()} {os.getpid()}")
     senders: dict[str, PairSender] = {}
     async with AsyncExitStack() as opened:
@@ -39,4 +45,12 @@ async def recover(
                 senders[entity] = await opened.enter_async_context(PairSender(entity, named))
             return await senders[entity].send(messages)
 
-        return await empty_spool(spool, claims, deliver, entities=entities, before_batch=before_batch)
+        return await empty_spool(
+            spool,
+            claims,
+            deliver,
+            entities=entities,
+            before_batch=before_batch,
+            when_empty=None if order is None else order.leave_spool,
+            also=also,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import PairError, ServiceError, TimedOutError
@@ -24,6 +24,7 @@ SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot, Callable[[], None]]
 
 The last argument is called right before the first byte."""
 
+ResultT = TypeVar("ResultT")
 _NO_COPIES: Final[Mapping[TrackedMessage, AmqpMessage]] = {}
 
 
@@ -106,13 +107,17 @@ class AttemptExecutor:
         """Write messages to the spool.
 
         :raises SpoolError: it does not take them; the account says what may be in it.
+        :raises TimedOutError: the lease ended first; likewise.
         :raises InvalidMessageError: a message cannot be kept.
         :raises ObserverError: the messages are in the spool, but an observer missed it.
         """
         refs = tuple(message_ref(each.message) for each in messages)
         self.state.start_attempt(messages)
         try:
-            await spool.write(self._entity, [each.message for each in messages])
+            writing = spool.write(self._entity, [each.message for each in messages])
+            await (writing if self._hold_lease is None else self._within(self._hold_lease(), writing))
+            if self._registry.lease_seconds_left(self._entity) <= 0:
+                raise TimedOutError("it was written, perhaps after the lease had ended")
         except PairError as error:
             self.state.end_attempt(messages, may_be_stored=error.may_be_stored)
             raise
@@ -121,7 +126,7 @@ class AttemptExecutor:
             at, name = self._clock.now(), await spool.name()
             self._registry.emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, at, name))
 
-    async def _within(self, holding: Coroutine[Any, Any, None], sending: Awaitable[bool]) -> bool:
+    async def _within(self, holding: Coroutine[Any, Any, None], sending: Awaitable[ResultT]) -> ResultT:
         lease = asyncio.ensure_future(holding)
         attempt = asyncio.ensure_future(sending)
         try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolError
+from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolError, TimedOutError
 from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.health_transitions import BeginSpool
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.batching import BatchPacker
@@ -90,7 +91,8 @@ class BatchDelivery:
             await self._deliver_parts(parts)
             return
         try:
-            await order.enter_send(self._entity, timeout=self._deadline.remaining())
+            timeout = self._deadline.remaining()
+            await order.enter_send(self._entity, timeout=timeout, unspools=self._policy.unspools)
         except TimeoutError as error:
             raise self._deadline.timeout_error(last=None) from error
         try:
@@ -159,8 +161,7 @@ class BatchDelivery:
             case Divert():
                 return await self._divert(part)
             case Spool():
-                await self._spool(part)
-                return []
+                return await self._spool(part)
             case TimeOut(error):
                 raise self._deadline.timeout_error(last=error)
             case Fail(error):
@@ -200,17 +201,47 @@ class BatchDelivery:
             left = [each for each in part.messages if each.status is MessageStatus.QUEUED]
         return [_Part(left, None, part.history.part())] if left else []
 
-    async def _spool(self, part: _Part) -> None:
-        spool = self._context.spool
-        assert spool is not None  # noqa: S101 - for the type checker
-        self._sender.backlog.try_again()
+    async def _spool(self, part: _Part) -> list[_Part]:
+        """Write a part to the spool; return what is left because the route of the entity changed meanwhile."""
+        history, spool = part.history, self._context.spool
         try:
-            await self._executor.spool(part.messages, spool)
+            if not self._policy.ordered:
+                self._sender.backlog.try_again()
+            if not self._policy.ordered or await self._is_route_to_spool(history):
+                assert spool is not None  # noqa: S101 - for the type checker
+                await self._executor.spool(part.messages, spool)
+                return []
+        except TimedOutError as error:
+            _log.info("entity=%s: a write to the spool was ended: %s", self._entity, error)
         except SpoolError as error:
-            reason = part.history.backlog_error or part.history.last_error
+            reason = history.backlog_error or history.last_error
             raise NoBacklogQueueError(
                 f"neither namespace takes messages for {self._entity} ({reason}), nor does the spool: {error}",
                 cause=error if reason is None else reason,
                 result=SendResult(),
                 unsent=(),
             ) from error
+        return [_Part(part.messages, None, replace(history.part(), backlog_error=None))]
+
+    async def _is_route_to_spool(self, history: AttemptHistory) -> bool:
+        """With session order, return whether all processes send messages of the entity to the spool of this one.
+
+        That holds at the moment of the return: nothing may be waited for before the write begins.
+
+        :raises SpoolError: they go to another spool, or the processes could not agree.
+        """
+        spool = self._context.spool
+        name, begins = None if spool is None else await spool.name(), False
+        if name is not None and history.backlog_error is not None:
+            begins = not self._registry.current(self._entity).spool
+            reason = f"no backlog queue takes messages: {history.backlog_error.cause}"
+            self._registry.apply(self._entity, BeginSpool(name, reason))
+        chosen = (await lease(self._context, self._entity, self._deadline, last=history.last_error)).spool
+        if chosen and chosen != name:
+            raise SpoolError(
+                f"to keep the order of sessions, its messages go behind those in the spool {chosen}, and this process "
+                f"has {'no spool' if name is None else f'the spool {name}'}; empty that one where it can be seen"
+            )
+        if begins and not chosen:
+            raise SpoolError("the other processes could not be told, because its health was not changed")
+        return bool(chosen)

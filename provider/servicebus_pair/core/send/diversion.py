@@ -42,7 +42,7 @@ _Copies: TypeAlias = dict[TrackedMessage, AmqpMessage]
 
 
 class _FailedBackError(Exception):
-    """The entity failed back: with session order, nothing may be diverted any more."""
+    """The entity failed back, or sends to the spool: with session order, nothing may be diverted any more."""
 
 
 class Diversion:
@@ -241,9 +241,10 @@ class Diversion:
     def _refuse(self, tracked: TrackedMessage, verdict: ServiceError) -> None:
         """Refuse a message to the caller.
 
-        :raises ServiceError: the verdict, if the message comes from the spool, where it waits for the primary.
+        :raises ServiceError: the verdict, if the message comes from the spool, where it waits for the primary; with
+            session order nothing goes there past the backlog, and the message would hold up its session for ever.
         """
-        if self._context.unspooled_from is not None:
+        if self._context.unspooled_from is not None and self._context.order is None:
             raise verdict
         _log.warning("the backlog refuses one message of entity=%s: %s", self._entity, verdict)
         self._executor.state.refuse(tracked, verdict)
@@ -277,7 +278,15 @@ class Diversion:
             return TrackedBatch(EncodedBatch(limit, max_message_bytes=link.max_message_bytes), copies=copies)
 
         packer = BatchPacker(new_batch, key=lambda tracked: partition_key(copies[tracked]))
-        full = [packer.add(tracked) for tracked in messages]
+        full = []
+        for tracked in messages:
+            try:
+                full.append(packer.add(tracked))
+            except MessageTooLargeError as error:
+                if self._context.unspooled_from is None or self._context.order is None:
+                    raise
+                self._refuse(tracked, error)
+                del copies[tracked]
         return [*(batch for batch in full if batch is not None), *packer.flush()]
 
     async def _send_batch(self, queue: str, batch: TrackedBatch, copies: _Copies) -> None:
@@ -296,13 +305,13 @@ class Diversion:
     async def _leased_slot(self, queue: str) -> SendSlot:
         """Return a slot that needs a lease.
 
-        :raises _FailedBackError: the entity failed back.
+        :raises _FailedBackError: its route is another one now.
         """
         slot = self._slot(queue)
         if self._context.order is None:
             return slot
         health = await lease(self._context, self._entity, self._deadline, last=self._because)
-        if not health.failed_over:
+        if not health.failed_over or (health.spool and self._context.unspooled_from is None):
             raise _FailedBackError
         return replace(
             slot,

@@ -3,7 +3,7 @@
 ::
 
     no failure yet                     -> Attempt
-    the entity is failed over          -> Divert
+    the entity is failed over          -> Divert, or Spool what follows spooled messages where order is kept
     an error for the caller            -> Fail
     the message was rejected           -> Probe whether the entity takes anything else; if not, it counts as a failure;
                                           else Split until the message is alone, two more tries, and Refuse
@@ -61,13 +61,17 @@ class SendPolicy:
     :param interval: failover interval.
     :param busy_delay: pause after "server busy".
     :param ordered: session order is kept, so only a failed-over entity may be diverted.
-    :param spools: there is a spool.
+    :param spools: there is a spool, and what neither namespace takes goes there at once.
+    :param spools_in_order: there is one for what no backlog queue takes, on which all processes agree first.
+    :param unspools: the messages come from the spool.
     """
 
     interval: float
     busy_delay: float
     ordered: bool = False
     spools: bool = False
+    spools_in_order: bool = False
+    unspools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,8 +243,9 @@ def next_step(
     """
     if history.error is not None and history.is_final:
         return Fail(history.error)
-    if history.backlog_error is not None or deadline <= now:
-        return _spool_or_end(history, policy)
+    follows_spooled = policy.ordered and health.spool and not policy.unspools
+    if follows_spooled or history.backlog_error is not None or deadline <= now:
+        return Spool() if follows_spooled else _spool_or_end(history, policy)
     if health.failed_over:
         return Spool() if policy.spools and backlog_is_down else Divert()
     match history.error:
@@ -296,7 +301,7 @@ def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy
 
 
 def _spool_or_end(history: AttemptHistory, policy: SendPolicy) -> Step:
-    if policy.spools:
+    if policy.spools or (policy.spools_in_order and history.backlog_error is not None):
         return Spool()
     return TimeOut(history.last_error) if history.backlog_error is None else Fail(history.backlog_error)
 

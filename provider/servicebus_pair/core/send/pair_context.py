@@ -87,7 +87,8 @@ async def lease(
     :raises HealthStoreError: with session order, the shared store cannot be read.
     """
     try:
-        return await context.registry.lease(entity, timeout=deadline.remaining(last=last))
+        unspools = context.unspooled_from is not None
+        return await context.registry.lease(entity, timeout=deadline.remaining(last=last), unspools=unspools)
     except TimeoutError as error:
         if isinstance(error, SendTimeoutError):
             raise

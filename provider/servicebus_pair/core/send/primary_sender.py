@@ -44,7 +44,9 @@ class SenderContext:
             interval=pair.options.failover_interval.total_seconds(),
             busy_delay=pair.options.server_busy_delay.total_seconds(),
             ordered=pair.order is not None,
-            spools=pair.spool is not None,
+            spools=pair.spool is not None and pair.order is None,
+            spools_in_order=pair.spool is not None and pair.order is not None,
+            unspools=pair.unspooled_from is not None,
         )
         self.longest_attempt = pair.options.attempt_timeout.total_seconds()
         self.longest_wait = max(self.policy.interval, self.longest_attempt)

@@ -31,9 +31,13 @@ class PairSender:
 
     Created by ``NamespacePair.sender``; an asynchronous context manager. Delivery is at least once: a message for
     which :meth:`send` returned is on the primary or in a backlog queue.
+
+    :raises ConfigurationError: with session order, the pair has a spool and no store of shared health.
     """
 
     def __init__(self, entity: str, context: PairContext) -> None:
+        if context.order is not None:
+            context.order.check_spool()
         self.entity = entity
         self._context = context
         self._link = context.primary.send_link(entity)
@@ -138,7 +142,7 @@ class PairSender:
     async def _check_ordered_backlog(self) -> None:
         """With session order, divert until the backlog of an earlier process is drained."""
         if self._context.order is not None:
-            await self._context.order.divert_behind_backlog(self.entity)
+            await self._context.order.divert_behind_backlog(self.entity, spool=self._context.spool)
 
 
 def _with_schedule(message: AmqpMessage, at: datetime) -> AmqpMessage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from servicebus_pair.core.model.errors import SendError
@@ -19,6 +20,7 @@ __all__ = ["Deliver", "SpoolReport", "empty_spool"]
 Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
 """Sends messages to an entity or to the backlog; raises ``SendError`` with what was not accepted."""
 BeforeBatch = Callable[[int], Awaitable[bool]]
+WhenEmpty = Callable[[str, Callable[[], Awaitable[bool]]], Awaitable[None]]
 _CONCURRENT_ENTITIES: Final = 8
 
 
@@ -52,6 +54,8 @@ async def empty_spool(
     *,
     entities: Collection[str] | None = None,
     before_batch: BeforeBatch | None = None,
+    when_empty: WhenEmpty | None = None,
+    also: Collection[str] = (),
 ) -> SpoolReport:
     """Deliver what the spool holds, each entity in the order of writing, at least once.
 
@@ -60,13 +64,15 @@ async def empty_spool(
 
     :param entities: only these; all by default.
     :param before_batch: is called before each batch with its number of messages; ends the run by returning False.
+    :param when_empty: is called once all of an entity was delivered, with what delivers the rest and says if it did.
+    :param also: entities that are empty already.
     :raises SpoolError: the spool cannot be listed.
     """
     wanted = None if entities is None else {entity.casefold() for entity in entities}
     limit = asyncio.Semaphore(_CONCURRENT_ENTITIES)
     emptied = [
-        _Entity(entity, spool, claims, deliver, before_batch)
-        for entity in await spool.survey()
+        _Entity(entity, spool, claims, deliver, before_batch=before_batch, when_empty=when_empty)
+        for entity in dict.fromkeys((*await spool.survey(), *also))
         if wanted is None or entity in wanted
     ]
 
@@ -89,7 +95,14 @@ class _Entity:
     """The part of a run for one entity."""
 
     def __init__(
-        self, entity: str, spool: Spool, claims: Claims, deliver: Deliver, before_batch: BeforeBatch | None
+        self,
+        entity: str,
+        spool: Spool,
+        claims: Claims,
+        deliver: Deliver,
+        *,
+        before_batch: BeforeBatch | None,
+        when_empty: WhenEmpty | None,
     ) -> None:
         self.entity = entity
         self.result = SendResult()
@@ -100,6 +113,7 @@ class _Entity:
         self._claims = claims
         self._deliver = deliver
         self._before_batch = before_batch
+        self._when_empty = when_empty
 
     async def empty(self) -> None:
         """Deliver the batches in their order, until one fails."""
@@ -108,13 +122,20 @@ class _Entity:
                 if claim is None:
                     self.failure = "another process is emptying it"
                     return
-                for batch in await self._spool.batches(self.entity):
-                    if self._before_batch is not None and not await self._before_batch(batch.messages):
-                        return
-                    if not await self._deliver_batch(batch, claim):
-                        return
+                deliver = partial(self._deliver_all, claim)
+                if await deliver() and self._when_empty is not None:
+                    await self._when_empty(self.entity, deliver)
         except Exception as error:  # noqa: BLE001 - of a store's library; the entity keeps what was not delivered
             self.failure = f"{type(error).__name__}: {error}"
+
+    async def _deliver_all(self, claim: Claim) -> bool:
+        """Deliver what the spool holds now; return False when this entity must wait."""
+        for batch in await self._spool.batches(self.entity):
+            if self._before_batch is not None and not await self._before_batch(batch.messages):
+                return False
+            if not await self._deliver_batch(batch, claim):
+                return False
+        return True
 
     async def _deliver_batch(self, batch: SpooledBatch, claim: Claim) -> bool:
         """Deliver a batch; return False when this entity must wait."""

@@ -83,6 +83,7 @@ class Spool:
     :param max_bytes: the spool takes no batch beyond this size.
     :param max_age: the spool takes nothing while a message is older than this, so that no spool is forgotten.
     :param key: encrypts what is written.
+    :param ordered: what is written comes behind all that other processes have written, whatever their clocks say.
     :param emit: passes a ``SpoolFilling`` to the observers.
     """
 
@@ -94,6 +95,7 @@ class Spool:
         max_bytes: int,
         max_age: timedelta = timedelta.max,
         key: SpoolKey | None = None,
+        ordered: bool = False,
         emit: Callable[[Event], None] | None = None,
     ) -> None:
         self.storage = storage
@@ -101,6 +103,7 @@ class Spool:
         self._max_bytes = max_bytes
         self._max_age = max_age.total_seconds()
         self._key = key
+        self._ordered = ordered
         self._emit = emit
         self._alarmed = False
         self._thread = DaemonThread("the spool")
@@ -138,6 +141,8 @@ class Spool:
             raise InvalidMessageError(f"a message to {entity} cannot be spooled: {error}") from error
         await self._check_room(len(content), now)
         await self.name()
+        if self._ordered:
+            self._come_after(await self.batches(entity))
         name = self._new_name(entity, len(messages), now)
         await self._call("write to", self.storage.create, name, content)
         self._used_bytes += len(content)
@@ -226,7 +231,7 @@ class Spool:
             self._oldest_at = min((each.written_at for each in batches), default=inf)
             self._listed_at = now
             # What an earlier process wrote stays before it, even if the clock went back since.
-            self._last_time = max([self._last_time, *(_time_of(each.name) for each in batches)])
+            self._come_after(batches)
         if self._used_bytes + size > self._max_bytes:
             raise SpoolFullError(
                 f"the spool holds {self._used_bytes} bytes, and {size} more exceed its limit of {self._max_bytes}"
@@ -236,6 +241,9 @@ class Spool:
                 f"the spool holds messages from {now - self._oldest_at:.0f} s ago, at most {self._max_age:.0f} s are "
                 "allowed: empty it first"
             )
+
+    def _come_after(self, batches: Sequence[SpooledBatch]) -> None:
+        self._last_time = max([self._last_time, *(_time_of(each.name) for each in batches)])
 
     def _warn_if_filling(self, now: float) -> None:
         filling = self._used_bytes >= _ALARM_SHARE * self._max_bytes
@@ -272,6 +280,7 @@ def open_spool(options: PairOptions, *, clock: Clock, emit: Callable[[Event], No
         max_bytes=options.spool_max_bytes,
         max_age=options.spool_max_age,
         key=None if options.spool_secret_key is None else SpoolKey(options.spool_secret_key),
+        ordered=options.ordering == "session",
         emit=emit,
     )
 

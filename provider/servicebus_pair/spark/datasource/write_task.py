@@ -25,7 +25,7 @@ from servicebus_pair.core import (
     PairSettings,
     SyncBridge,
 )
-from servicebus_pair.core.errors import InvalidMessageError, PairError, SendError
+from servicebus_pair.core.errors import ConfigurationError, InvalidMessageError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.model import Clock, SystemClock, is_folder
 from servicebus_pair.core.syphon import RateLimiter
@@ -137,12 +137,18 @@ class _RowSender:
         observers: Sequence[Observer],
         clock: Clock,
     ) -> None:
+        options = settings.options
+        if options.spool is not None and options.ordering == "session":
+            raise ConfigurationError(
+                f"option ordering is session, and spool is {options.spool!r}: Spark tasks share no health, by which "
+                "they could agree on when messages go to the spool; set option ordering to none, or remove the spool"
+            )
         self._rejected = rejected
         self._pair = NamespacePair(
             settings.primary,
             settings.secondary,
             # This job only sends: a syphon would slow it down, and moving the backlog is a separate decision.
-            replace(settings.options, enable_syphon=False),
+            replace(options, enable_syphon=False),
             store=_health_store(task.options),
             observers=observers,
             clock=clock,
