@@ -12,12 +12,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
+from pyarrow import compute
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
 
+from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.spark.base.redaction import SparkTaskError
 from servicebus_pair.spark.datasource import receive_reader
+from servicebus_pair.spark.datasource.dead_letter_writer import DeadLetterOptions, DeadLetterWriter
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.receive_reader import ServiceBusReceiveReader
 from tests.spark.conftest import Pair
@@ -182,6 +188,65 @@ def test_a_claimed_message_that_is_gone_fails_the_batch_unless_loss_is_allowed(p
     query.options = Query(pair, queue, failOnDataLoss="false").options
     query.run()
     assert [row["messageId"] for row in query.landed()] == ["m-0", "m-2"]
+
+
+@pytest.mark.parametrize("sessions", [False, True], ids=["queue", "sessions"])
+def test_rejected_messages_are_dead_lettered_and_a_repeated_batch_goes_on_without_them(
+    pair: Pair, sessions: bool
+) -> None:
+    queue = pair.fresh_queue(requires_session=sessions)
+    send(
+        pair,
+        queue,
+        *(
+            ServiceBusMessage(f"{n}", message_id=f"m-{n}", session_id=f"s{n % 2}" if sessions else None)
+            for n in range(7)
+        ),
+    )
+    query = Query(pair, queue, **({"requiresSession": "true"} if sessions else {}))
+    with pytest.raises(Killed):
+        query.run(steps=2)
+    partitions = ServiceBusReceiveReader(query.options).partitions({}, query.offsets[0])
+    pages = [page for each in partitions for page in ServiceBusReceiveReader(query.options).read(each)]
+    rejected = pa.Table.from_batches(pages).filter(compute.field("messageId").isin(["m-2", "m-5"]))
+    rejected = rejected.drop_columns("deadLetterReason").append_column("deadLetterReason", pa.array(["Invalid"] * 2))
+    options = {"credential": pair.reference, "action": "deadLetter"} | ({"requiresSession": "true"} if sessions else {})
+    schema = from_arrow_schema(rejected.schema)
+
+    writer = DeadLetterWriter(DeadLetterOptions.parse(options, schema, overwrite=False))
+    for moved in (2, 0):  # a task that is repeated moves nothing again
+        message = writer.write(iter(rejected.to_batches()))
+        writer.commit([message])
+        assert getattr(message, "messages", None) == moved
+    with (
+        ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
+        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead,
+    ):
+        found = [(each.message_id, each.dead_letter_reason) for each in dead.peek_messages(10)]
+    assert sorted(found) == [("m-2", "Invalid"), ("m-5", "Invalid")]
+
+    query.run()
+    assert {row["messageId"] for row in query.landed()} == {f"m-{n}" for n in (0, 1, 3, 4, 6)}
+    unknown = rejected.set_column(rejected.schema.get_field_index("sequenceNumber"), "sequenceNumber", [[1, 999]])
+    with pytest.raises(SparkTaskError, match="are not claimed by a stream that receives, such as 1"):
+        writer.commit([writer.write(iter(unknown.to_batches()))])
+
+
+@pytest.mark.parametrize(
+    ("options", "column", "kind", "error"),
+    [
+        ({"ledger": "/mnt/ledger"}, "sequenceNumber", LongType(), "option ledger is given: it is for sending"),
+        ({}, "body", BinaryType(), "column sequenceNumber is missing: write rows of the stream"),
+        ({"requiresSession": "true"}, "sequenceNumber", LongType(), "column sessionId is missing"),
+        ({}, "sequenceNumber", StringType(), "is string: allowed is the type that a read gives it"),
+    ],
+)
+def test_write_that_cannot_dead_letter_is_refused(
+    options: dict[str, str], column: str, kind: DataType, error: str
+) -> None:
+    given = {"credential": "env:PAIR", "entity": "flights", "action": "deadLetter"} | options
+    with pytest.raises(ConfigurationError, match=error):
+        DeadLetterOptions.parse(given, StructType([StructField(column, kind)]), overwrite=False)
 
 
 def test_batch_is_limited_by_bytes_and_progress_says_what_is_behind(pair: Pair) -> None:

@@ -92,6 +92,7 @@ def test_documented_example_runs_with_a_pair_from_the_environment(
         ("provider/docs/spark.md", EXAMPLE, "collect"),
         ("provider/docs/spark.md", EXAMPLE, "streaming"),
         ("provider/docs/spark.md", EXAMPLE, "receiving"),
+        ("provider/docs/spark.md", EXAMPLE, "rejecting"),
         ("provider/docs/spark.md", PROJECT / "provider" / "servicebus_pair" / "dags" / "at_scale.py", "spark_drain"),
     ],
 )

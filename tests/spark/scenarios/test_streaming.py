@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 from pyspark.sql.streaming.query import StreamingQuery
 
 from servicebus_pair.core.ledger.manifest import PublishManifest
@@ -89,25 +90,29 @@ def test_receiving_stream_reads_a_failed_batch_again_and_empties_the_queue(
 
     def land(batch: DataFrame, number: int) -> None:
         attempts.append((number, sorted(row.messageId for row in batch.collect())))
+        rejected = batch.where("messageId IN ('m-3', 'm-13')").withColumn("deadLetterReason", lit("Invalid"))
+        writer = rejected.write.format("servicebus").option("credential", pair.reference)
+        writer.option("action", "deadLetter").mode("append").save()
         if len(attempts) == 2:
             raise RuntimeError("the sink is down")
 
     def start() -> StreamingQuery:
         reader = spark.readStream.format("servicebus").option("credential", pair.reference).option("entity", source)
         rows = reader.option("mode", "receive").option("maxMessagesPerTrigger", 10).option("tasks", 2)
-        writer = rows.schema("messageId string, body binary").load().writeStream.foreachBatch(land)
+        columns = "entity string, sequenceNumber bigint, messageId string, body binary"
+        writer = rows.schema(columns).load().writeStream.foreachBatch(land)
         return writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
 
     with pytest.raises(StreamingQueryException, match="the sink is down"):
         start().awaitTermination(SECONDS)
-    assert len(pair.peek(source)) == 15, "the first batch has landed, and the second is claimed"
+    assert len(pair.peek(source)) == 14 + 2, "the first batch has landed, and the second is claimed"
     query = start()
     assert query.awaitTermination(SECONDS)
     assert [number for number, _ in attempts] == [0, 1, 1, 2]
-    assert attempts[1] == attempts[2], "the same messages"
+    assert attempts[1] == (1, sorted([*attempts[2][1], "m-13"])), "the same messages, but for the rejected one"
     landed = [message_id for _, ids in attempts[2:] for message_id in ids]
-    assert sorted([*attempts[0][1], *landed]) == sorted(f"m-{n}" for n in range(25))
-    assert pair.peek(source) == []
+    assert sorted([*attempts[0][1], *landed, "m-13"]) == sorted(f"m-{n}" for n in range(25))
+    assert {found.key[1] for found in pair.peek(source)} == {"m-3", "m-13"}, "only the dead letters are left"
     progress = json.loads(str(query.recentProgress[-1].sources[0].latestOffset))
     assert progress["behind"] == {source: 0}
 

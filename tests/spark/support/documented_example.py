@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 
 home = tempfile.mkdtemp()
 spark = SparkSession.builder.getOrCreate()
@@ -36,3 +37,20 @@ taken = queue.option("mode", "receive").option("tasks", 2).load().select("messag
 taken = taken.format("parquet").option("checkpointLocation", f"{home}/received").option("path", f"{home}/statistics")
 taken.trigger(availableNow=True).start().awaitTermination()
 # [END receiving]
+
+# [START rejecting]
+messages = spark.readStream.format("servicebus").option("credential", "env:PAIR").option("entity", "statistics")
+
+
+def land(batch: DataFrame, number: int) -> None:
+    valid = batch.where("get_json_object(cast(body AS STRING), '$.flight') IS NOT NULL")
+    valid.write.mode("overwrite").parquet(f"{home}/landed/batch={number}")
+    rejected = batch.where("get_json_object(cast(body AS STRING), '$.flight') IS NULL")
+    rejected = rejected.withColumn("deadLetterReason", lit("Invalid"))
+    sink = rejected.write.format("servicebus").option("credential", "env:PAIR")
+    sink.option("action", "deadLetter").mode("append").save()
+
+
+handled = messages.option("mode", "receive").load().writeStream.foreachBatch(land)
+handled.option("checkpointLocation", f"{home}/handled").trigger(availableNow=True).start().awaitTermination()
+# [END rejecting]

@@ -191,6 +191,19 @@ class ReceiveLink(Link):
         """Set messages aside, to be received by sequence number only; return for each its failure or ``None``."""
         return await self._settle_all(_inner(messages), "defer", timeout=timeout)
 
+    async def receive_deferred(self, numbers: Sequence[int], *, timeout: float) -> list[ReceivedMessage] | None:
+        """Lock deferred messages by sequence number; ``None`` if one of them is not there or is locked."""
+
+        async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage] | None:
+            try:
+                return await receiver.receive_deferred_messages(list(numbers), timeout=timeout)
+            except MessageNotFoundError:
+                return None
+
+        self._client.meter.count(Operation.RECEIVE, len(numbers))
+        received = await self._call("receive deferred messages from", receive, timeout=timeout)
+        return None if received is None else [ReceivedMessage(each) for each in received]
+
     async def remove_deferred(self, numbers: Sequence[int], *, timeout: float) -> bool:
         """Remove deferred messages by sequence number; False if one of them is not there or is locked.
 

@@ -119,7 +119,7 @@ class ClaimClient:
 
         async def remove(address: str, session_id: str) -> None:
             numbers = list(numbers_of(claims[address, session_id]))
-            async with slots, self._link(address, session_id) as link:
+            async with slots, self.link(address, session_id) as link:
                 for first in range(0, len(numbers), _REMOVE_SIZE):
                     await self._remove(link, numbers[first : first + _REMOVE_SIZE])
 
@@ -211,7 +211,7 @@ class ClaimClient:
         pending = list(numbers)
         deadline = asyncio.get_running_loop().time() + LOCK_WAIT
         while pending and not await _retried(partial(link.remove_deferred, pending, timeout=_CALL_SECONDS)):
-            remaining = await self._still_deferred(link, pending)
+            remaining = await self.still_deferred(link, pending)
             if len(remaining) == len(pending) > 1:
                 middle = len(pending) // 2
                 await self._remove(link, pending[:middle])
@@ -224,7 +224,8 @@ class ClaimClient:
                 await asyncio.sleep(_RETRY_DELAY)
             pending = remaining
 
-    async def _still_deferred(self, link: ReceiveLink, numbers: Sequence[int]) -> list[int]:
+    async def still_deferred(self, link: ReceiveLink, numbers: Sequence[int]) -> list[int]:
+        """Return which of these messages are deferred, in ascending order."""
         wanted, found = set(numbers), []
         cursor = PeekCursor(link)
         async for page in cursor.pages(min(numbers), end=max(numbers) + 1):
@@ -236,7 +237,8 @@ class ClaimClient:
         return found
 
     @asynccontextmanager
-    async def _link(self, address: str, session_id: str) -> AsyncIterator[ReceiveLink]:
+    async def link(self, address: str, session_id: str) -> AsyncIterator[ReceiveLink]:
+        """Yield the link of a queue, or one that holds a session. :raises SessionLockedError: another receiver does."""
         if not self._requires_session:
             yield self._links[address]
             return

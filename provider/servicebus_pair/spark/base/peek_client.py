@@ -6,15 +6,22 @@ Sessions are the exception: a session can only be peeked while its lock is held.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError, SessionLockedError
 from servicebus_pair.core.protocol import OutlineReader
 from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceivedMessage, ReceiveLink, SessionBrowser
-from servicebus_pair.spark.base.claims import Ranges
-from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
+from servicebus_pair.spark.base.claims import Ranges, ranges_of
+from servicebus_pair.spark.base.offsets import (
+    DEAD_LETTER,
+    FIRST_SEQUENCE_NUMBER,
+    MAIN,
+    OffsetRange,
+    PeekTarget,
+    find_end,
+)
 
 __all__ = ["LOCK_WAIT", "PeekClient", "PeekCursor", "iterate"]
 
@@ -62,6 +69,12 @@ class PeekClient:
             expected=expected,
             lock_wait=lock_wait,
         )
+
+    async def dead_letters(self, path: str, numbers: Collection[int]) -> set[int]:
+        """Return which of these sequence numbers are in the dead-letter queue: dead letters keep theirs."""
+        cursor = self.cursor(PeekTarget(path, DEAD_LETTER))
+        pages = cursor.claimed_pages(ranges_of(numbers))
+        return {message.sequence_number async for page in pages for message in page}
 
     async def close(self) -> None:
         """Close the client and all its cursors."""

@@ -19,6 +19,7 @@ from servicebus_pair.spark.base.shared_paths import absolute_path
 
 __all__ = [
     "COLLECT",
+    "DEAD_LETTER_ACTION",
     "DEFAULT_IN_FLIGHT",
     "EARLIEST",
     "FAIL",
@@ -27,6 +28,7 @@ __all__ = [
     "PAIR_OPTIONS",
     "PEEK",
     "RECEIVE",
+    "SEND",
     "Direction",
     "Option",
     "parse_options",
@@ -35,11 +37,13 @@ __all__ = [
 
 DEFAULT_IN_FLIGHT: Final = 4
 COLLECT: Final = "collect"
+DEAD_LETTER_ACTION: Final = "deadLetter"
 EARLIEST: Final = "earliest"
 FAIL: Final = "fail"
 LATEST: Final = "latest"
 PEEK: Final = "peek"
 RECEIVE: Final = "receive"
+SEND: Final = "send"
 
 
 class Direction(Flag):
@@ -132,6 +136,7 @@ _TABLE: Final = (
     Option("primaryNamespace", _BOTH, "host of the primary, with an identity as credential", non_empty_text),
     Option("secondaryNamespace", _BOTH, "host of the secondary, with an identity as credential", non_empty_text),
     Option("entity", _BOTH, "paths of queues, topics or subscriptions", _list),
+    Option("action", _WRITE, "send and deadLetter", choice(SEND, DEAD_LETTER_ACTION), SEND),
     Option("run", _WRITE, "a name", non_empty_text, "generated"),
     Option("ledger", _WRITE, "path of a folder, not a URL", _path),
     Option("manifest", _WRITE, "path of a file, not a URL; streaming, of a folder", _path),
@@ -147,7 +152,7 @@ _TABLE: Final = (
     Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, EARLIEST),
     Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, LATEST),
     Option("mode", _READ, "peek and receive", choice(PEEK, RECEIVE), PEEK),
-    Option("requiresSession", _READ, "true and false", boolean, "false"),
+    Option("requiresSession", _BOTH, "true and false", boolean, "false"),
     Option("pushFilters", _READ, "true and false", boolean, "false"),
     Option("tasks", _READ, "a whole number from 1", integer(1), "1"),
     Option("maxMessagesPerTrigger", _READ, "a whole number from 1", integer(1)),

@@ -22,6 +22,7 @@ from servicebus_pair.spark.datasource.option_table import (
     PAIR_OPTIONS,
     PEEK,
     RECEIVE,
+    SEND,
     Direction,
     parse_options,
 )
@@ -99,6 +100,11 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Parse options. :raises ConfigurationError: naming option, value (never a secret) and what is allowed."""
         values = parse_options(options, direction=Direction.WRITE)
+        if values.get("action", SEND) != SEND or "requiresSession" in values:
+            raise ConfigurationError(
+                "option action is deadLetter, or requiresSession is given: they are for rows that a handler rejects, "
+                "written in foreachBatch of a stream with mode=receive"
+            )
         entities = values.get("entity", (None,))
         if len(entities) > 1:
             raise ConfigurationError(

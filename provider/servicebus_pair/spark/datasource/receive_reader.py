@@ -27,7 +27,7 @@ from servicebus_pair.spark.base.claims import (
     merge_claims,
     numbers_of,
 )
-from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, PeekTarget
+from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, PeekTarget
 from servicebus_pair.spark.base.peek_client import PeekClient, iterate
 from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, redact_errors
 from servicebus_pair.spark.base.spark_version import (
@@ -223,6 +223,9 @@ def _read(options: ReadOptions, partition: ClaimedMessages, columns: Sequence[st
                         missing.difference_update(message.sequence_number for message in page)
                         yield to_record_batch(page, namespace=client.namespace, target=target, columns=columns)
                     bridge.run(cursor.close())
+                    if missing and target.sub_queue == MAIN:
+                        # A handler rejected it before the batch was repeated, or it expired there: it is not lost.
+                        missing -= bridge.run(client.dead_letters(target.path, missing))
                     if missing and options.fail_on_data_loss:
                         raise SparkTaskError(_gone(target, missing))
             finally:

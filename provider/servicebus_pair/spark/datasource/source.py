@@ -71,8 +71,13 @@ class ServiceBusDataSource(DataSource):
 
         :raises ConfigurationError: a column or an option is invalid; nothing was sent.
         """
+        from servicebus_pair.spark.datasource.option_table import DEAD_LETTER_ACTION
         from servicebus_pair.spark.datasource.writer import ServiceBusWriter, parse_write_options
 
+        if self.options.get("action") == DEAD_LETTER_ACTION:
+            from servicebus_pair.spark.datasource.dead_letter_writer import DeadLetterOptions, DeadLetterWriter
+
+            return DeadLetterWriter(DeadLetterOptions.parse(self.options, schema, overwrite=overwrite))
         return ServiceBusWriter(parse_write_options(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001  Spark's

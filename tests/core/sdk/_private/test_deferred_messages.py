@@ -44,5 +44,13 @@ async def test_deferred_messages_are_removed_by_number_and_no_others(session_id:
             assert left == expected
             (following,) = await link.receive(max_messages=1, max_wait_time=TIMEOUT, timeout=TIMEOUT)
             assert following.sequence_number == 5, "a deferred message is received by its number only"
+
+            assert await link.receive_deferred([numbers[3], 99], timeout=TIMEOUT) is None, "one is not there"
+            locked = await link.receive_deferred([numbers[3]], timeout=TIMEOUT)
+            assert locked is not None
+            assert await link.receive_deferred([numbers[3]], timeout=TIMEOUT) is None, "it is locked"
+            assert await link.dead_letter(locked[0], reason="r", description="d", timeout=TIMEOUT) is None
+            (dead,) = await client.receive_link("q/$DeadLetterQueue").peek(max_messages=9, timeout=TIMEOUT)
+            assert (dead.sequence_number, dead.dead_letter_reason) == (numbers[3], "r")
         finally:
             await client.close()
