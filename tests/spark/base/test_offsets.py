@@ -90,7 +90,9 @@ def test_idle_polls_are_a_second_apart():
 
 def test_partitioned_entity_is_rejected_for_streams():
     check_not_partitioned("flights", OffsetRange(1, 2**48))
-    with pytest.raises(ConfigurationError, match=r"flights is partitioned: .* a stream would skip messages"):
+    with pytest.raises(
+        ConfigurationError, match=r"flights is partitioned: .* a stream, or a read by time, would skip messages"
+    ):
         check_not_partitioned("flights", OffsetRange(5, (3 << 48) + 8))
 
 

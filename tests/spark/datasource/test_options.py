@@ -123,6 +123,18 @@ INVALID_READS = {
     "option mode is receive: allowed for a stream, which knows when a batch has landed": {"mode": "receive"},
     "option requiresSession is given: it is for mode=receive": {"requiresSession": "true"},
     "option ledger is not for reading: allowed are": {"ledger": "x"},
+    "option startingTimestamp is '2026-11-20T08:00:00': allowed is a time with its offset": {
+        "startingTimestamp": "2026-11-20T08:00:00"
+    },
+    "options startingTimestamp and startingOffsets are both given": {
+        "startingTimestamp": "2026-11-20T08:00:00Z",
+        "startingOffsets": "earliest",
+    },
+    "options endingTimestamp and subQueue are both given: dead letters": {
+        "endingTimestamp": "2026-11-20T08:00:00Z",
+        "subQueue": "deadLetter",
+    },
+    "option maxTriggerDelay is given: it is for minMessagesPerTrigger": {"maxTriggerDelay": "1"},
 }
 
 
@@ -161,8 +173,9 @@ def test_invalid_read_option_is_named(error: str):
 
 def test_stream_rejects_ending_offsets_and_accepts_latest_start():
     assert ReadOptions.parse(READ | {"startingOffsets": "latest"}, streaming=True).start == "latest"
-    with pytest.raises(ConfigurationError, match="a stream has no end"):
-        ReadOptions.parse(READ | {"endingOffsets": "latest"}, streaming=True)
+    for option in ({"endingOffsets": "latest"}, {"endingTimestamp": "2026-11-20T08:00:00Z"}):
+        with pytest.raises(ConfigurationError, match="a stream has no end"):
+            ReadOptions.parse(READ | option, streaming=True)
 
 
 def test_stream_of_dead_letters_requires_fail_on_data_loss_false():
@@ -181,6 +194,7 @@ def test_stream_of_dead_letters_requires_fail_on_data_loss_false():
         ({"namespace": "secondary"}, "option namespace is secondary: with mode=receive allowed is primary"),
         ({"startingOffsets": "latest"}, "option startingOffsets is given: a stream that receives begins"),
         ({"sessionId": "a"}, "option sessionId is given: a stream that receives begins"),
+        ({"minMessagesPerTrigger": "5"}, "option minMessagesPerTrigger is given: with mode=receive nobody counts"),
         ({"requiresSession": "true", "subQueue": "deadLetter"}, "a sub-queue has no sessions"),
     ],
 )

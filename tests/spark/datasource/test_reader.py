@@ -20,10 +20,17 @@ from pyspark.sql.types import StructType
 
 from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from servicebus_pair.spark.base import offsets
 from servicebus_pair.spark.base.redaction import SparkTaskError
+from servicebus_pair.spark.datasource import reader as reader_module
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.read_schema import SCHEMA
-from servicebus_pair.spark.datasource.reader import FilteringReader, PeekRange, ServiceBusReader
+from servicebus_pair.spark.datasource.reader import (
+    FilteringReader,
+    PeekRange,
+    ServiceBusReader,
+    ServiceBusStreamReader,
+)
 from tests.spark.conftest import CANARY, Pair, Session
 from tests.spark.support.messages import numbered, receiver_of, send
 
@@ -142,6 +149,55 @@ def test_messages_arriving_during_a_read_are_excluded(pair: Pair):
     send(pair, queue, *numbered(50, first=700))
     assert 0 < first.num_rows < 700
     assert first.num_rows + sum(page.num_rows for page in pages) == 700
+
+
+def test_a_read_begins_and_ends_at_a_time(pair: Pair):
+    queue = pair.fresh_queue()
+    given = {"credential": pair.reference, "entity": queue}
+    moments = []
+    for first in range(0, 30, 10):
+        send(pair, queue, *numbered(9, first=first), ServiceBusMessage("later", scheduled_enqueue_time_utc=LATER))
+        time.sleep(0.02)
+        moments.append(datetime.now(UTC).isoformat())
+        time.sleep(0.02)
+
+    def numbers(**options: str) -> list[int]:
+        reader = ServiceBusReader(ReadOptions.parse(given | options, streaming=False))
+        columns = [page.column("messageId") for part in reader.partitions() for page in reader.read(part)]
+        return [int(each[2:]) for column in columns for each in column.to_pylist() if str(each).startswith("m-")]
+
+    assert numbers(startingTimestamp=moments[0]) == [*range(10, 19), *range(20, 29)]
+    assert numbers(startingTimestamp=moments[0], endingTimestamp=moments[1], tasks="3") == [*range(10, 19)]
+    assert numbers(startingTimestamp=moments[2]) == [] == numbers(endingTimestamp="2001-01-01T00:00:00Z")
+    stream = ServiceBusStreamReader(ReadOptions.parse(given | {"startingTimestamp": moments[1]}, streaming=True))
+    try:
+        assert stream.initialOffset() == {queue: 20}, "the number of a scheduled message, which has no time yet"
+    finally:
+        stream.stop()
+
+
+def test_a_stream_waits_for_the_minimum_of_a_batch_and_not_for_ever(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(offsets, "_IDLE_SECONDS", 0.01)
+    queue = pair.fresh_queue()
+    given = {"credential": pair.reference, "entity": queue, "minMessagesPerTrigger": "5", "maxTriggerDelay": "30"}
+    stream = ServiceBusStreamReader(ReadOptions.parse(given, streaming=True))
+    clock = [100.0]
+    monkeypatch.setattr(reader_module, "monotonic", lambda: clock[0])
+
+    def planned(start: int) -> dict[str, int]:
+        return stream.latestOffset({queue: start}, stream.getDefaultReadLimit())
+
+    try:
+        send(pair, queue, *numbered(1))
+        assert planned(1) == {queue: 2}, "the first batch does not wait"
+        send(pair, queue, *numbered(3))
+        assert planned(2) == {queue: 2}
+        clock[0] += 31
+        assert planned(2) == {queue: 5}
+        send(pair, queue, *numbered(5))
+        assert planned(5) == {queue: 10}
+    finally:
+        stream.stop()
 
 
 @pytest.mark.parametrize(

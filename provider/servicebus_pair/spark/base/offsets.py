@@ -146,8 +146,8 @@ def check_not_partitioned(key: str, available: OffsetRange) -> None:
     """
     if available.end > _MAX_UNPARTITIONED:
         raise ConfigurationError(
-            f"{key} is partitioned: its sequence numbers grow within each partition only, so a stream would skip "
-            "messages; use a batch read instead"
+            f"{key} is partitioned: its sequence numbers grow within each partition only, so a stream, or a read by "
+            "time, would skip messages; use a batch read by offsets instead"
         )
 
 

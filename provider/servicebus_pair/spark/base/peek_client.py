@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator
+from datetime import datetime
 from typing import Final, TypeVar
 
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError, SessionLockedError
 from servicebus_pair.core.protocol import OutlineReader
-from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceivedMessage, ReceiveLink, SessionBrowser
+from servicebus_pair.core.sdk import (
+    MessageBrowser,
+    MessageState,
+    NamespaceClient,
+    ReceivedMessage,
+    ReceiveLink,
+    SessionBrowser,
+)
 from servicebus_pair.spark.base.claims import Ranges, ranges_of
 from servicebus_pair.spark.base.offsets import (
     DEAD_LETTER,
@@ -20,6 +28,7 @@ from servicebus_pair.spark.base.offsets import (
     MAIN,
     OffsetRange,
     PeekTarget,
+    check_not_partitioned,
     find_end,
 )
 
@@ -30,6 +39,8 @@ PageT = TypeVar("PageT")
 LOCK_WAIT: Final = 65.0
 """Seconds to wait for a lock that a killed process may have left: a little more than the usual duration of a lock."""
 _PAGE_SIZE: Final = 500
+# Enough to pass over some scheduled messages.
+_PROBE_SIZE: Final = 10
 _CALL_SECONDS: Final = 30.0
 _ACCEPT_WAIT: Final = 1.0
 _ATTEMPTS: Final = 3
@@ -161,6 +172,32 @@ class PeekCursor(MessageBrowser):
     async def end(self, first: int) -> int:
         """Return the sequence number after the last message, or ``first`` if there is none from there on."""
         return await self._search(find_end(first))
+
+    async def first_since(self, moment: datetime) -> int:
+        """Return the sequence number from which on messages were enqueued at ``moment`` or later, or the end.
+
+        Sequence numbers are given in the order of enqueueing, but for scheduled messages, which get another one then.
+
+        :raises ConfigurationError: the entity is partitioned, so that this order is one of each partition.
+        """
+        first, after = FIRST_SEQUENCE_NUMBER, await self.end(FIRST_SEQUENCE_NUMBER)
+        check_not_partitioned(self._receive_link.path, OffsetRange(first, after))
+        while first < after:
+            middle = (first + after) // 2
+            message = await self._first_enqueued(middle, after)
+            if message is None or message.enqueued_time is None or message.enqueued_time >= moment:
+                after = middle
+            else:
+                first = message.sequence_number + 1
+        return after
+
+    async def _first_enqueued(self, number: int, end: int) -> ReceivedMessage | None:
+        while number < end and (page := await self.page(number, max_messages=_PROBE_SIZE)):
+            for message in page:
+                if message.state is not MessageState.SCHEDULED:
+                    return message
+            number = page[-1].sequence_number + 1
+        return None
 
     async def _search(self, search: Generator[int, int | None, int]) -> int:
         number = next(search)

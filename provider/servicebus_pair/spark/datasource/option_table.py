@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from enum import Flag, auto
+from math import inf
 from typing import Any, Final
 
 from servicebus_pair.core import EntityHealth
@@ -110,7 +112,22 @@ def _offsets(_name: str, text: str) -> str | dict[str, int]:
     return dict(offsets)
 
 
+def _time(_name: str, text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError
+    return moment
+
+
+def _seconds(_name: str, text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < inf:
+        raise ValueError
+    return seconds
+
+
 _WRITE, _READ, _BOTH = Direction.WRITE, Direction.READ, Direction.BOTH
+_TIME: Final = "a time with its offset, such as 2026-11-20T08:00:00Z"
 _OFFSETS: Final = 'and {"entity path": sequence number from 1, ...}'
 # Overrides of the pair's settings: field of ``PairOptions``, and allowed values, by option.
 PAIR_OPTIONS: Final = {
@@ -151,11 +168,15 @@ _TABLE: Final = (
     Option("sessionId", _READ, "ids of sessions", _list),
     Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, EARLIEST),
     Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, LATEST),
+    Option("startingTimestamp", _READ, _TIME, _time),
+    Option("endingTimestamp", _READ, _TIME, _time),
     Option("mode", _READ, "peek and receive", choice(PEEK, RECEIVE), PEEK),
     Option("requiresSession", _BOTH, "true and false", boolean, "false"),
     Option("pushFilters", _READ, "true and false", boolean, "false"),
     Option("tasks", _READ, "a whole number from 1", integer(1), "1"),
     Option("maxMessagesPerTrigger", _READ, "a whole number from 1", integer(1)),
+    Option("minMessagesPerTrigger", _READ, "a whole number from 1", integer(1)),
+    Option("maxTriggerDelay", _READ, "seconds above 0", _seconds, "900"),
     Option("maxBytesPerTrigger", _READ, "a whole number from 1", integer(1)),
     Option("failOnDataLoss", _READ, "true and false", boolean, "true"),
     *(Option(name, _WRITE, allowed, OPTION_CHECKS[field]) for name, (field, allowed) in PAIR_OPTIONS.items()),
@@ -166,6 +187,7 @@ _ALIASES: Final = {
     **dict.fromkeys(("path", "paths", "queue", "queuename", "topic", "topicname", "subscribe"), "entity"),
     **dict.fromkeys(("connectionstring", "connection", "secret"), "credential"),
     **dict.fromkeys(("maxoffsetspertrigger", "maxeventspertrigger"), "maxMessagesPerTrigger"),
+    "minoffsetspertrigger": "minMessagesPerTrigger",
     "startingposition": "startingOffsets",
     "endingposition": "endingOffsets",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import inf
 from typing import Any, Final
 
 from servicebus_pair.core import EntityHealth, PairSettings
@@ -30,6 +32,7 @@ from servicebus_pair.spark.datasource.option_table import (
 __all__ = ["PairAccess", "ReadOptions", "WriteOptions", "check_credential"]
 
 _ERROR_TABLE: Final = "the folder to which rows are written that can never be sent"
+_MAX_TRIGGER_DELAY: Final = 900.0
 _HOSTS: Final = dict(zip(SIDES, ("primaryNamespace", "secondaryNamespace"), strict=True))
 
 
@@ -132,7 +135,10 @@ class ReadOptions:
     :param targets: what is read; one Spark partition each.
     :param start: offsets to start at, :data:`EARLIEST` or :data:`LATEST`.
     :param end: offsets to end at, or :data:`LATEST`: the end of the queue when the task starts.
+    :param start_time: start at the first message that was enqueued then or later.
+    :param end_time: end before the first message that was enqueued then or later.
     :param max_messages: per micro-batch of a stream; ``None`` is the default.
+    :param min_messages: wait for so many before a micro-batch, at most ``max_delay`` seconds after the last one.
     :param max_bytes: of bodies, per micro-batch of a stream that receives; ``None`` is unlimited.
     :param receives: messages are received, and removed once they have landed.
     :param requires_session: what is received from requires sessions.
@@ -146,7 +152,11 @@ class ReadOptions:
     targets: tuple[PeekTarget, ...]
     start: str | Mapping[str, int] = EARLIEST
     end: str | Mapping[str, int] = LATEST
+    start_time: datetime | None = None
+    end_time: datetime | None = None
     max_messages: int | None = None
+    min_messages: int | None = None
+    max_delay: float = _MAX_TRIGGER_DELAY
     max_bytes: int | None = None
     receives: bool = False
     requires_session: bool = False
@@ -170,7 +180,11 @@ class ReadOptions:
             targets=peek_targets(values["entity"], values.get("subQueue", (MAIN,)), values.get("sessionId", ())),
             start=start,
             end=end,
+            start_time=values.get("startingTimestamp"),
+            end_time=values.get("endingTimestamp"),
             max_messages=values.get("maxMessagesPerTrigger"),
+            min_messages=values.get("minMessagesPerTrigger"),
+            max_delay=values.get("maxTriggerDelay", _MAX_TRIGGER_DELAY),
             max_bytes=values.get("maxBytesPerTrigger"),
             receives=receives,
             requires_session=values.get("requiresSession", False),
@@ -204,12 +218,16 @@ def _check_mode(values: Mapping[str, Any], *, receives: bool, streaming: bool) -
         raise ConfigurationError(
             "option namespace is secondary: with mode=receive allowed is primary; drain the backlog"
         )
-    for name in ("startingOffsets", "sessionId"):
+    for name in ("startingOffsets", "startingTimestamp", "sessionId"):
         if name in values:
             raise ConfigurationError(
                 f"option {name} is given: a stream that receives begins with the oldest message, of any session; "
                 "remove the option"
             )
+    if "minMessagesPerTrigger" in values:
+        raise ConfigurationError(
+            "option minMessagesPerTrigger is given: with mode=receive nobody counts what waits; remove the option"
+        )
     if values.get("requiresSession", False) and set(values.get("subQueue", (MAIN,))) != {MAIN}:
         raise ConfigurationError("options requiresSession and subQueue are both given: a sub-queue has no sessions")
 
@@ -221,12 +239,30 @@ def _check_range_options(
         raise ConfigurationError(f"option endingOffsets is {end!r}: allowed is {OPTIONS['endingOffsets'].allowed}")
     if not streaming and start == LATEST:
         raise ConfigurationError(f"option startingOffsets is {start!r}: allowed for a stream; a batch would be empty")
-    if streaming and "endingOffsets" in values:
-        raise ConfigurationError("option endingOffsets is given: a stream has no end; remove the option")
+    for name in ("endingOffsets", "endingTimestamp"):
+        if streaming and name in values:
+            raise ConfigurationError(f"option {name} is given: a stream has no end; remove the option")
+    _check_times(values)
     _check_sub_queues(values, streaming=streaming and not receives)
-    for name in ("maxMessagesPerTrigger", "failOnDataLoss"):
+    for name in ("maxMessagesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelay", "failOnDataLoss"):
         if not streaming and name in values:
             raise ConfigurationError(f"option {name} is given: it is for streams only; remove the option")
+
+
+def _check_times(values: Mapping[str, Any]) -> None:
+    for time, offsets in (("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")):
+        if time in values and offsets in values:
+            raise ConfigurationError(f"options {time} and {offsets} are both given: remove one")
+        if time in values and set(values.get("subQueue", (MAIN,))) != {MAIN}:
+            raise ConfigurationError(
+                f"options {time} and subQueue are both given: dead letters are not in the order of their times"
+            )
+    if "maxTriggerDelay" in values and "minMessagesPerTrigger" not in values:
+        raise ConfigurationError("option maxTriggerDelay is given: it is for minMessagesPerTrigger")
+    if values.get("minMessagesPerTrigger", 0) > values.get("maxMessagesPerTrigger", inf):
+        raise ConfigurationError(
+            "option minMessagesPerTrigger is above maxMessagesPerTrigger: no batch would be large enough"
+        )
 
 
 def _check_sub_queues(values: Mapping[str, Any], *, streaming: bool) -> None:

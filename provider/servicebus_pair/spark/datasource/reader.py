@@ -7,10 +7,12 @@ micro-batch is read again after a failure; its offsets stay the same.
 from __future__ import annotations
 
 from asyncio import gather
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from math import inf
+from time import monotonic
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -81,13 +83,17 @@ class ServiceBusReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges of each queue, sub-queue or session.
 
-        The driver connects only to divide a queue among several tasks, for which all of them must know its end.
+        The driver connects only to find times, or to divide a queue among several tasks, which must know its end.
         """
         ranges = [self._selected(target) for target in self._options.targets]
-        if self._options.tasks == 1:
+        times = (self._options.start_time, self._options.end_time)
+        if self._options.tasks == 1 and times == (None, None):
             return ranges
         planner = _Planner(self._options)
         try:
+            ranges = [planner.between(each, *times) for each in ranges]
+            if self._options.tasks == 1:
+                return ranges
             return [part for each in ranges for part in planner.split(each, self._options.tasks)]
         finally:
             planner.close()
@@ -125,9 +131,12 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._lazy_planner: _Planner | None = None
         self._available_now: Offsets | None = None
         self._latest: Offsets | None = None
+        self._batch_at = -inf
 
     def initialOffset(self) -> Offsets:  # noqa: N802  Spark's name
         """Return where a new query starts."""
+        if self._options.start_time is not None:
+            return self._planner().since(self._options.start_time)
         if self._options.start != LATEST:
             return self._start
         return self._planner().ends(dict.fromkeys(self._keys, FIRST_SEQUENCE_NUMBER))
@@ -145,6 +154,9 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._latest = offsets | {key: each.end for key, each in available.items()}
         if self._available_now is not None:
             available = _truncate(available, self._available_now)
+        elif self._waits_for_more(available):
+            self._planner().rest()
+            return offsets
         return next_offsets(offsets, available, limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
@@ -173,6 +185,15 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Close the driver's connections."""
         if self._lazy_planner is not None:
             self._lazy_planner.close()
+
+    def _waits_for_more(self, available: Mapping[str, OffsetRange]) -> bool:
+        minimum, now = self._options.min_messages, monotonic()
+        count = sum(each.end - each.first for each in available.values())
+        if minimum is not None and count < minimum and now - self._batch_at < self._options.max_delay:
+            return True
+        if count:
+            self._batch_at = now
+        return False
 
     def _planner(self) -> _Planner:
         if self._lazy_planner is None:
@@ -213,6 +234,27 @@ class _Planner:
     def ends(self, start: Offsets) -> Offsets:
         """Return the sequence number after the last message of each target."""
         return self._for_each(start, lambda cursor, first: cursor.end(first))
+
+    def since(self, moment: datetime) -> Offsets:
+        """Return from where on messages of each target were enqueued at ``moment`` or later."""
+        return self._for_each(
+            dict.fromkeys(self._cursors, FIRST_SEQUENCE_NUMBER), lambda cursor, _: cursor.first_since(moment)
+        )
+
+    def between(self, whole: PeekRange, start: datetime | None, end: datetime | None) -> PeekRange:
+        """Return the part of ``whole`` that was enqueued from ``start`` on and before ``end``."""
+        cursor, first, last = self._cursors[whole.target.offset_key], whole.start, whole.end
+        with redact_errors(self._redaction):
+            if start is not None:
+                first = max(first, self._bridge.run(cursor.first_since(start)))
+            if end is not None:
+                before = self._bridge.run(cursor.first_since(end))
+                last = before if last is None else min(last, before)
+        return replace(whole, start=first, end=last)
+
+    def rest(self) -> None:
+        """Delay the next poll as if this one had found nothing."""
+        self._last_empty_at = self._clock.now()
 
     def split(self, whole: PeekRange, tasks: int) -> Sequence[PeekRange]:
         """Return the ranges of several tasks that read the messages of ``whole`` which are there now."""
