@@ -9,7 +9,8 @@
 #   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
 #   make compatibility  import, parse, survive an outage and run Airflow's quick tests on each minor version of Airflow and
-#                       each Python, in environments of their own; ONLY=3.1-py3.12 selects some, ARGS=--walk is without tests
+#                       each Python, and the data source's on each one of Spark, in environments of their own;
+#                       ONLY=3.1-py3.12 or ONLY=spark selects some, ARGS=--walk is without Airflow's tests
 #   make conformance    run the Azure SDK's own live tests and clients of other makes against the embedded Service Bus
 #                       (20 minutes); ARGS="--admin" runs those of the administration client only (1 minute),
 #                       ARGS="--clients" the clients of other makes (5 minutes)

@@ -1,4 +1,4 @@
-"""Environments for each minor version of Airflow and each Python, in ``.compat``, with Airflow's own constraints.
+"""Environments for each minor version of Airflow and each Python, and for each one of Spark, in ``.compat``.
 
 Airflow publishes the versions that a release was tested with. Where their address cannot be reached, they are resolved
 from what was there two days after the release, which is how they came about.
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from packaging.requirements import Requirement
 
-__all__ = ["PROJECT", "Environment", "UnavailableError", "known_environments"]
+__all__ = ["PROJECT", "SPARKS", "Environment", "SparkEnvironment", "UnavailableError", "known_environments"]
 
 PROJECT: Final = Path(__file__).parents[2]
 ROOT: Final = PROJECT / ".compat"
@@ -33,6 +33,9 @@ RELEASES: Final[Mapping[str, tuple[str, str]]] = {
     "3.2": ("3.2.2", "2026-05-31"),
     "3.3": ("3.3.2", "2026-09-19"),
 }
+# The newest of each minor version, with the Python of the tests.
+SPARKS: Final[Mapping[str, str]] = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.0"}
+_SPARK_PYTHON: Final = "3.11"
 _PUBLISHED: Final = "https://raw.githubusercontent.com/apache/airflow/constraints-{airflow}/constraints-{python}.txt"
 _PROVIDERS: Final = ("common-messaging", "microsoft-azure", "openlineage", "smtp", "standard")
 _TOOLS: Final = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "selenium", "statsd")
@@ -65,6 +68,10 @@ class Environment:
     @property
     def airflow(self) -> str:
         return RELEASES[self.minor][0]
+
+    @property
+    def release(self) -> str:
+        return f"Airflow {self.airflow}"
 
     @property
     def folder(self) -> Path:
@@ -152,9 +159,70 @@ class Environment:
         return merged
 
 
-def known_environments(only: str = "") -> list[Environment]:
+@dataclass(frozen=True, slots=True)
+class SparkEnvironment:
+    """An environment without Airflow, which the data source does not need.
+
+    :param minor: of Spark.
+    """
+
+    minor: str
+    source: str = "ours"
+
+    @property
+    def name(self) -> str:
+        return f"spark-{self.minor}"
+
+    @property
+    def release(self) -> str:
+        return f"Spark {SPARKS[self.minor]}"
+
+    @property
+    def folder(self) -> Path:
+        return ROOT / self.name
+
+    @property
+    def executable(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def variables(self, home: Path) -> dict[str, str]:
+        """Return the environment variables of a process in it."""
+        dropped = ("AIRFLOW", "UV_", "PYTEST", "SPARK_", "PYSPARK_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        return kept | {
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "VIRTUAL_ENV": str(self.folder),
+            "PYTHONPATH": os.pathsep.join([str(PROJECT / "provider"), str(PROJECT)]),
+            "TMPDIR": str(home),
+        }
+
+    def make(self) -> None:
+        """Make it, unless it is there and nothing that it consists of has changed.
+
+        :raises UnavailableError: it cannot be made.
+        """
+        stamp, pins = self.folder / ".made", dict(_pins(PROJECT / "constraints.txt"))
+        own = {_canonical(each.name) for each in _own_demands()} - {"apache-airflow"}
+        wanted = [f"pyspark=={SPARKS[self.minor]}", "pandas", "pyarrow", *sorted(own), *_TOOLS, *_MORE]
+        lines = [line for name, line in pins.items() if not name.startswith("pyspark")]
+        made = "\n".join([*wanted, *lines])
+        if stamp.exists() and stamp.read_text() == made:
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        _run([_uv(), "venv", "--quiet", "--python", _interpreter(_SPARK_PYTHON), str(self.folder)])
+        constraints = self.folder / "constraints.txt"
+        constraints.write_text("\n".join(lines) + "\n")
+        install = [_uv(), "pip", "install", "--quiet", "--python", str(self.executable)]
+        _run([*install, "--constraints", str(constraints), "--build-constraints", str(constraints), *wanted])
+        stamp.write_text(made)
+
+
+def known_environments(only: str = "") -> list[Environment | SparkEnvironment]:
     """Return the environments, or those whose names contain one of ``only``, which commas separate."""
-    every = [Environment(minor, python) for minor in RELEASES for python in PYTHONS]
+    every: list[Environment | SparkEnvironment] = [
+        *(Environment(minor, python) for minor in RELEASES for python in PYTHONS),
+        *(SparkEnvironment(minor) for minor in SPARKS),
+    ]
     return [each for each in every if any(part in each.name for part in only.split(","))]
 
 

@@ -1,6 +1,7 @@
-"""The group ``spark``: publishing compared with the bare SDK, and many messages through an outage on ``local[2]``.
+"""The group ``spark``: publishing compared with the bare SDK, reading, and many messages through an outage.
 
-``python -m tests.benchmarks spark --messages 1000000`` sends a million through the outage.
+``python -m tests.benchmarks spark --messages 1000000`` reads a million, and sends a million through the outage.
+:mod:`tests.benchmarks.spark.reconciling` is a program of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.benchmarks.measure import Measure
-from tests.benchmarks.spark import growth, publishing
+from tests.benchmarks.spark import growth, publishing, reading
 
 __all__ = ["measures"]
 
@@ -20,7 +21,9 @@ _DEFAULT: Final = 100_000
 def measures(messages: int = _DEFAULT) -> Iterator[Measure]:
     """Measure every part of the group.
 
-    :param messages: number of messages in the outage; a tenth of them is measured first, for the growth.
+    :param messages: number of messages that are read, and that go through the outage; a tenth of the latter is measured
+        first, for the growth.
     """
     yield from publishing.measures(min(messages, _PUBLISHED))
+    yield from reading.measures(messages)
     yield from growth.measures(messages)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pyspark
 import pytest
+
+from servicebus_pair.spark.base.spark_version import MISSING, ReadLimit
+from tests.compatibility.environments import SPARKS
+from tests.system.demo.layout import PROJECT
 
 # Removes the names that a version lacks, before anything is imported.
 PROGRAM = """
@@ -13,7 +18,7 @@ import sys
 from pyspark.sql import datasource
 sys.modules["pyspark.sql.streaming.datasource"] = None
 if sys.argv[1] == "4.0":
-    del datasource.DataSourceStreamArrowWriter
+    vars(datasource).pop("DataSourceStreamArrowWriter", None)
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.datasource.options import ReadOptions, WriteOptions
 from servicebus_pair.spark.datasource.reader import ServiceBusReader, ServiceBusStreamReader
@@ -33,6 +38,7 @@ for stream in (
 """
 
 
+@pytest.mark.skipif(ReadLimit is None, reason="an older Spark lacks them without being told to")
 @pytest.mark.parametrize(
     ("version", "write"),
     [("4.0", "Spark 4.1 or later is required; write each batch with foreachBatch"), ("4.1", "works")],
@@ -42,3 +48,12 @@ def test_batches_work_and_streams_say_what_they_need(version: str, write: str):
     read, written = done.stdout.splitlines()
     assert "Spark 4.2 or later is required; read batches" in read
     assert written.endswith(write)
+
+
+def test_the_compatibility_page_has_the_table_of_what_is_missing():
+    page = (PROJECT / "provider" / "docs" / "compatibility.md").read_text()
+    rows = [f"| {name} | {since} | {before} |" for name, (since, before) in MISSING.items()]
+
+    assert "\n".join(rows) in page
+    assert {since for since, _ in MISSING.values()} <= set(SPARKS)
+    assert pyspark.__version__ in SPARKS.values(), "make compatibility knows the version of these tests"

@@ -22,6 +22,7 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.spark.base.redaction import SparkTaskError
+from servicebus_pair.spark.base.spark_version import ReadLimit
 from servicebus_pair.spark.datasource import receive_reader
 from servicebus_pair.spark.datasource.dead_letter_writer import DeadLetterOptions, DeadLetterWriter
 from servicebus_pair.spark.datasource.options import ReadOptions
@@ -29,6 +30,7 @@ from servicebus_pair.spark.datasource.receive_reader import ServiceBusReceiveRea
 from tests.spark.conftest import Pair
 from tests.spark.support.messages import numbered, receiver_of, send
 
+pytestmark = pytest.mark.skipif(ReadLimit is None, reason="Spark 4.0 and 4.1 read no streams")
 SESSIONS = 4
 LOCK = 5
 

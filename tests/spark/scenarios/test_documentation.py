@@ -52,7 +52,7 @@ def test_documented_commands_run(pair: Pair, tmp_path: Path):
         arguments = list(localized(words, tmp_path, **{"env:PAIR": own.reference, "orders": queue}))
         assert main(arguments) == 0, name
         jobs.append(name)
-    assert jobs == ["publish.py", "profile_backlog.py", "drain.py", "reconcile.py", "cost.py"]
+    assert jobs == ["publish.py", "profile_backlog.py", "drain.py", "reconcile.py", "cost.py", "compact.py"]
     assert set(own.arrived(queue)) == {"o-1", "o-2", *(f"{queue}-{number}" for number in range(20))}
     profile, proof, cost = (read_summary(tmp_path / name) for name in ("profile", "proof", "cost"))
     assert profile["messages"] == 20
@@ -62,7 +62,7 @@ def test_documented_commands_run(pair: Pair, tmp_path: Path):
         assert (tmp_path / name / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["publish", "drain", "reconcile", "cost"])
+@pytest.mark.parametrize("name", ["publish", "drain", "reconcile", "cost", "compact"])
 def test_documented_arguments_match_the_parser(name: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         importlib.import_module(f"servicebus_pair.spark.jobs.{name}").main(["--help"])

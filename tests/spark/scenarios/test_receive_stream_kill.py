@@ -1,4 +1,7 @@
-"""A stream that receives is killed, driver and executors, at any moment: nothing is lost, nothing lands twice."""
+"""A stream that receives is killed, driver and executors, at any moment: nothing is lost, nothing lands twice.
+
+``make explore ARGS="tests/spark/scenarios/test_receive_stream_kill.py -s"`` kills it 50 times and prints the counts.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -32,8 +36,8 @@ def test_killed_stream_loses_nothing_and_lands_nothing_twice(
     moments = random.Random(kills)  # noqa: S311 - chooses moments, no secrets
     arguments = {"--pair": REFERENCE, "--entity": queue, "--home": str(tmp_path)}
     offsets = tmp_path / "checkpoint" / "offsets"
-    sent = 0
-    for _ in range(kills):
+    sent, of_workers = 0, 0
+    for number in range(kills):
         send(pair, queue, *numbered(4 * BATCH, first=sent))
         sent += 4 * BATCH
         before = batches(offsets)
@@ -43,14 +47,40 @@ def test_killed_stream_loses_nothing_and_lands_nothing_twice(
             # Between none and about four batches after the first one.
             with suppress(subprocess.TimeoutExpired):
                 query.wait(moments.uniform(0, 3))
+            if number % 2 and kill_workers(query.pid):
+                of_workers += 1
+                with suppress(subprocess.TimeoutExpired):
+                    query.wait(SECONDS)
             with suppress(ProcessLookupError):
                 os.killpg(query.pid, signal.SIGKILL)
+            tell(f"kill {number + 1} of {kills}: {batches(offsets)} batches planned, {sent} messages sent")
     with submitted(pair, PROGRAM, arguments, log=log) as query:
         assert query.wait(SECONDS) == 0, log.read_text()[-5000:]
-    landed = [row.messageId for row in spark.read.parquet(str(tmp_path / "table")).select("messageId").collect()]
+    landed: list[str] = [
+        row.messageId for row in spark.read.parquet(str(tmp_path / "table")).select("messageId").collect()
+    ]
+    lost = len({f"m-{n}" for n in range(sent)}.difference(landed))
+    tell(
+        f"{kills} kills, {of_workers} of them of the executors' Python workers only: {batches(offsets)} batches, "
+        f"{sent} messages sent, {len(landed)} landed, {lost} lost, {len(landed) - len(set(landed))} twice"
+    )
     assert sorted(landed) == sorted(f"m-{n}" for n in range(sent))
     assert pair.peek(queue) == []
 
 
 def batches(offsets: Path) -> int:
     return len([file for file in offsets.glob("*") if file.name.isdigit()])
+
+
+def kill_workers(pid: int) -> bool:
+    """Kill the Python workers of a Spark, so that its tasks fail; return whether there were any."""
+    with suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            if "pyspark.daemon" in process.cmdline():
+                process.kill()
+                return True
+    return False
+
+
+def tell(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - counts of a run of many minutes

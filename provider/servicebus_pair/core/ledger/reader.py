@@ -48,12 +48,16 @@ class Record:
 def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
     """Yield the records of a ledger in file order, and ``None`` for each unreadable line.
 
-    :raises ConfigurationError: the folder does not exist, or a record has an unknown version.
+    :raises ConfigurationError: the folder does not exist or was compacted, or a record has an unknown version.
     """
     directory = Path(folder)
     if not directory.is_dir():
         raise ConfigurationError(
             f"ledger {os.fspath(folder)!r} is not a folder: it must be the folder that ledgers are written to"
+        )
+    if (folded := next(directory.rglob("*.parquet"), None)) is not None:
+        raise ConfigurationError(
+            f"ledger {os.fspath(folder)!r} was compacted ({folded.name}): read it with Spark's jobs"
         )
     for file in _files(directory):
         with file.open("rb") as lines:

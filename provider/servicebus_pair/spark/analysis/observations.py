@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from servicebus_pair.core.ledger import CLOSED, KINDS, ROUTES, Location, check_v
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task, spool_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA, folded_twice
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
@@ -30,10 +32,7 @@ __all__ = [
     "read_run",
 ]
 
-_RECORD: Final = (
-    "v int, kind string, id string, digest string, entity string, route string, queue string, bytes bigint, "
-    "at double, run string, spool string, records bigint"
-)
+_RECORD: Final = FOLDED_SCHEMA.ddl.partition(", `file`")[0]
 _MAX_PEEK_TASKS: Final = 8
 _MOVES: Final = ("syphoned", "unspooled")
 _MAX_CLOSED_FILES: Final = 10_000
@@ -56,7 +55,7 @@ def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
         F.col("_metadata.file_block_start").alias("block"),
         F.monotonically_increasing_id().alias("line"),
     )
-    return _parse(numbered, "file", "block", "line")
+    return _parse(numbered, "file", "block", "line").unionByName(_read_folded(spark, folder))
 
 
 def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> DataFrame:
@@ -65,21 +64,30 @@ def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> Dat
     :param since: seconds since the Unix epoch.
     """
     days = ",".join(days_since(since, now=time.time()))
+    path = f"{folder}/{{{days}}}/{run_folder(run)}"
     try:
-        lines = _read_lines(spark, f"{folder}/{{{days}}}/{run_folder(run)}")
-    except ConfigurationError:
-        lines = spark.createDataFrame([], "value string")  # it has written nothing
-    return _parse(lines).where((F.col("run") == run) & (F.col("at") >= since))
+        lines, folded = _read_lines(spark, path), _read_folded(spark, path)
+    except ConfigurationError:  # it has written nothing
+        return _parse(spark.createDataFrame([], "value string"))
+    return (
+        _parse(lines)
+        .unionByName(folded.drop("file", "block", "line"))
+        .where((F.col("run") == run) & (F.col("at") >= since))
+    )
 
 
 def closed_files(ledger: DataFrame) -> list[str]:
-    """Return ledger files to which nothing more will be written; not all of very many.
+    """Return ledger files to which nothing more will be written, without folded ones; not all of very many.
 
     :param ledger: result of :func:`read_ledger`.
     """
-    files = ledger.groupBy("file").agg(
-        F.count_if(F.col("kind").isin(*KINDS)).alias("held"),
-        F.max(F.when(F.col("kind") == CLOSED, F.col("records"))).alias("closed"),
+    files = (
+        ledger.where(F.col("block") != FOLDED_BLOCK)
+        .groupBy("file")
+        .agg(
+            F.count_if(F.col("kind").isin(*KINDS)).alias("held"),
+            F.max(F.when(F.col("kind") == CLOSED, F.col("records"))).alias("closed"),
+        )
     )
     return [row["file"] for row in files.where("held = closed").limit(_MAX_CLOSED_FILES).collect()]
 
@@ -93,7 +101,8 @@ def read_moves(spark: SparkSession, folder: str, ledger: DataFrame) -> DataFrame
     :param ledger: result of :func:`read_ledger` for the same folder, from before the backlog was read.
     """
     closed = closed_files(ledger)
-    known = ledger.where(F.col("kind").isin(*_MOVES) & F.col("file").isin(*closed))
+    final = F.col("file").isin(*closed) | (F.col("block") == FOLDED_BLOCK)
+    known = ledger.where(F.col("kind").isin(*_MOVES) & final)
     lines = _read_lines(spark, folder).where(~F.col("_metadata.file_name").isin(*closed))
     named = F.col("value").contains('"syphoned"') | F.col("value").contains('"unspooled"')
     since = _parse(lines.select("value").where(named)).where(F.col("kind").isin(*_MOVES))
@@ -102,11 +111,18 @@ def read_moves(spark: SparkSession, folder: str, ledger: DataFrame) -> DataFrame
 
 def _read_lines(spark: SparkSession, folder: str) -> DataFrame:
     try:
-        return spark.read.text(spark_path(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
+        lines = spark.read.text(spark_path(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
     except AnalysisException as error:
         raise ConfigurationError(
             f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"
         ) from None
+    twice = folded_twice(Path(folder.partition("{")[0]))
+    return lines.where(~F.col("_metadata.file_name").isin(*twice)) if twice else lines
+
+
+def _read_folded(spark: SparkSession, folder: str) -> DataFrame:
+    reader = spark.read.schema(FOLDED_SCHEMA.ddl)
+    return reader.parquet(spark_path(folder), pathGlobFilter="*.parquet", recursiveFileLookup=True)
 
 
 def _parse(lines: DataFrame, *columns: str) -> DataFrame:

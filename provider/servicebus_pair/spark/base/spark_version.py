@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyspark
 from pyspark.sql import datasource
@@ -28,6 +28,7 @@ else:
     DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
 
 __all__ = [
+    "MISSING",
     "DataSourceStreamArrowWriter",
     "ReadAllAvailable",
     "ReadLimit",
@@ -36,6 +37,14 @@ __all__ = [
     "check_stream_read",
     "check_stream_write",
 ]
+
+
+MISSING: Final = {
+    "reading of streams": ("4.2", "refused: read batches, with `startingOffsets` and `endingOffsets`"),
+    "writing of streams": ("4.1", "refused: write each batch with `foreachBatch`"),
+    "filters of a query": ("4.1", "`pushFilters` saves nothing"),
+}
+"""What older versions lack: since when it is there, and what is done before, as the compatibility page says."""
 
 
 def check_stream_read() -> None:
