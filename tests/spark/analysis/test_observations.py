@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from servicebus_pair.core import Ledger
-from servicebus_pair.core.events import MessageRef, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.events import MessageRef, MessagesSyphoned
 from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.spark.analysis.compacting import Compaction, compact
@@ -23,7 +21,7 @@ from servicebus_pair.spark.analysis.observations import (
     read_moves,
     read_run,
 )
-from servicebus_pair.spark.base.folded_ledger import fold
+from tests.spark.support.ledger_files import written_ledger
 
 WHOLE = {"v": 1, "kind": "sent", "entity": "q", "route": "primary", "queue": None, "bytes": 9, "at": 1.5, "run": "r"}
 BROKEN = [
@@ -102,57 +100,23 @@ def test_spark_and_core_reject_a_newer_version(spark: SparkSession, tmp_path: Pa
         count_ledger_records(read_ledger(spark, str(tmp_path)))
 
 
-def columns_of(ledger: DataFrame) -> list[tuple[object, ...]]:
-    order = ledger.drop("block", "line").columns
-    return sorted((tuple(row[name] for name in order) for row in ledger.collect()), key=repr)
+def test_a_compacted_ledger_has_the_same_records(spark: SparkSession, tmp_path: Path):
+    unclosed = written_ledger(tmp_path)
 
-
-def order_of(ledger: DataFrame) -> dict[str, list[str]]:
-    rows = sorted(ledger.where("kind = 'sent'").collect(), key=lambda row: (row["file"], row["block"], row["line"]))
-    return {file: [row["id"] for row in rows if row["file"] == file] for file in {row["file"] for row in rows}}
-
-
-def test_a_compacted_ledger_has_the_same_records_wherever_the_compaction_dies(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    for run in ("monday", "monday", "tuesday: again"):
-        with Ledger(tmp_path, run=run) as ledger:
-            refs = tuple(MessageRef(f"{run}-{number}", 9, digest="d") for number in range(30))
-            ledger.observe(MessagesAccepted("flights", Route.BACKLOG, "q", refs, time.time()))
-            ledger.observe(MessagesSyphoned("flights", "q", refs[:10], time.time()))
-    unclosed = Ledger(tmp_path, run="monday")
-    unclosed.observe(MessagesAccepted("flights", Route.PRIMARY, None, (MessageRef("open", 9),), time.time()))
-    (today,) = tmp_path.glob("day=*")
-
-    def read() -> list[object]:
+    def read() -> list[list[str]]:
         whole = read_ledger(spark, str(tmp_path))
-        run = read_run(spark, str(tmp_path), run="monday", since=0)
+        rows = whole.orderBy("file", "block", "line").drop("block", "line").collect()
         moves = read_moves(spark, str(tmp_path), whole).select("id", "run")
-        return [columns_of(whole), order_of(whole), *(sorted(map(repr, each.collect())) for each in (run, moves))]
+        run = read_run(spark, str(tmp_path), run="monday", since=0)
+        return [[*map(repr, rows)], *(sorted(map(repr, each.collect())) for each in (moves, run))]
 
     before = read()
-    for name in ("replace", "unlink"):  # before and after the Parquet file has its name
-        for count in (1, 2):
-            calls = 0
-            real = getattr(Path, name)
-
-            def dying(path: Path, *values: Any, real: Any = real, count: int = count, **options: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == count:
-                    raise OSError("killed")
-                return real(path, *values, **options)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(Path, name, dying)
-                with suppress(OSError):
-                    fold(today / "run=monday")
-            assert read() == before, (name, count)
+    assert [len(rows) for rows in before] == [3 * 41 + 1, 30, 2 * 41 + 1]
     assert compact(spark, ledger=str(tmp_path)).files == 0, "today's files are left as they are"
-    compact(spark, ledger=str(tmp_path), keep_days=0)
-    assert read() == before
+    compacted = compact(spark, ledger=str(tmp_path), keep_days=0)
+    assert compacted == Compaction(folders=2, files=3, records=120, left=1)
     assert [file.name for file in tmp_path.rglob("*.jsonl")] == [unclosed.path.name]
-    assert compact(spark, ledger=str(tmp_path), keep_days=0) == Compaction(folders=2, files=0, records=0, left=1)
+    assert read() == before
     with pytest.raises(ConfigurationError, match="was compacted"):
         list(read_records(tmp_path))
     (tmp_path / ".compacting").touch()
