@@ -23,7 +23,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.spark import ReceivingEntity, reconcile
-from tests.benchmarks.spark.namespaces import QUEUE, namespaces
+from tests.benchmarks.spark.namespaces import PRIMARY, QUEUE, namespaces
 from tests.benchmarks.spark.processes import Processes, peak_bytes
 from tests.benchmarks.spark.session import session
 
@@ -108,7 +108,7 @@ def _plant(spark: SparkSession, ledger: Path, count: int) -> None:
         ("sent", sent, {"kind": "sent", "route": route, "at": _sent_at(), "run": "bench"}),
         ("moved", moved, {"kind": "syphoned", "route": "primary", "at": _sent_at() + 3600, "run": "bench-drain"}),
     ):
-        queue = F.when(diverted, "bench/x-servicebus-transfer/0")
+        queue = F.when(diverted, f"{PRIMARY}/x-servicebus-transfer/0")
         record = {"v": 1, "id": _message_id(), "entity": QUEUE, "queue": queue, "bytes": 300, **fields}
         columns = [(value if isinstance(value, Column) else F.lit(value)).alias(key) for key, value in record.items()]
         folder = ledger / "day=2026-11-22" / f"run={fields['run']}"
