@@ -10,7 +10,7 @@ they are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,7 +21,6 @@ from servicebus_emulator.engine.model.access_policy import ROOT_POLICY, check_po
 from servicebus_emulator.engine.model.descriptions import (
     AccessRight,
     AuthorizationRule,
-    EntityStatus,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
@@ -30,15 +29,14 @@ from servicebus_emulator.engine.model.entity_names import DescriptionError, chec
 from servicebus_emulator.engine.model.rule_descriptions import (
     DEFAULT_RULE,
     CorrelationFilter,
-    FilterValue,
     RuleDescription,
     RuleFilter,
     SqlAction,
     SqlFilter,
 )
-from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.tiers import Tier, check_tier
 from servicebus_emulator.engine.runtime.rule_set import check_rule
+from servicebus_emulator.typed_values import READERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +48,6 @@ D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
 _NOT_IN_FILES: Final = frozenset({"AuthorizationRules"})
 _NAMESPACE_MEMBERS: Final = ("Queues", "Topics", "AuthorizationRules", "DeliverPings", "Tier", "Throttling")
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
-_READERS: Final[Mapping[object, Callable[[ConfigValue], object]]] = {
-    bool: ConfigValue.boolean,
-    int: ConfigValue.integer,
-    TimeSpan: ConfigValue.duration,
-    EntityStatus: ConfigValue.status,
-    str | None: ConfigValue.optional_text,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +99,7 @@ def parse_config(text: str) -> tuple[NamespaceConfig, ...]:
     user = root["UserConfig"].members(required=("Namespaces",), optional=("Logging",))
     if "Logging" in user:
         # The log targets of the original; this emulator logs to standard error.
-        user["Logging"].members(required=("Type",))["Type"].one_of(*_LOGGING_TYPES)
+        user["Logging"].members(required=("Type",))["Type"].one_of(_LOGGING_TYPES)
     namespaces = tuple(_namespace(node) for node in user["Namespaces"].items(least=1))
     _check_unique(user["Namespaces"], names=[namespace.name for namespace in namespaces])
     return namespaces
@@ -124,7 +115,7 @@ def _check_unique(node: ConfigValue, *, names: Sequence[str]) -> None:
 
 def _namespace(node: ConfigValue) -> NamespaceConfig:
     members = node.members(required=("Name",), optional=_NAMESPACE_MEMBERS)
-    tier = Tier(members["Tier"].one_of(*Tier)) if "Tier" in members else None
+    tier = Tier(members["Tier"].one_of(Tier)) if "Tier" in members else None
     name = members["Name"].text()
     with _located(members["Name"]):
         check_name("name", value=name)
@@ -184,7 +175,7 @@ def _authorization_rule(node: ConfigValue) -> AuthorizationRule:
     members = node.members(required=("KeyName", "Rights"), optional=("PrimaryKey", "SecondaryKey"))
     rule = AuthorizationRule(
         key_name=members["KeyName"].text(),
-        rights=tuple(AccessRight(right.one_of(*AccessRight)) for right in members["Rights"].items()),
+        rights=tuple(AccessRight(right.one_of(AccessRight)) for right in members["Rights"].items()),
         primary_key=_key(members["PrimaryKey"]) if "PrimaryKey" in members else None,
         secondary_key=_key(members["SecondaryKey"]) if "SecondaryKey" in members else None,
     )
@@ -242,7 +233,7 @@ def _rule(node: ConfigValue) -> RuleDescription:
 
 def _filter(node: ConfigValue, *, properties: Mapping[str, ConfigValue]) -> RuleFilter:
     kind = properties["FilterType"]
-    member = f"{kind.one_of('Sql', 'Correlation')}Filter"
+    member = f"{kind.one_of(('Sql', 'Correlation'))}Filter"
     described = properties.get(member)
     if described is None:
         raise ConfigError(node.below(member), value="missing", allowed=f"a filter, because FilterType is {kind.value}")
@@ -262,14 +253,8 @@ def _correlation(node: ConfigValue) -> CorrelationFilter:
         node.refuse(f"at least one of {', '.join(names)}")
     pairs = members.get("Properties")
     texts = {names[name]: member.text() for name, member in members.items() if name != "Properties"}
-    return CorrelationFilter(**texts, properties=() if pairs is None else tuple(_pairs(pairs)))
-
-
-def _pairs(node: ConfigValue) -> Iterator[tuple[str, FilterValue]]:
-    for name, value in node.object().items():
-        if not isinstance(value, str | int | float | bool):
-            raise ConfigError(node.below(name), value=value, allowed="a string, a number, true, false")
-        yield name, value
+    given = () if pairs is None else tuple((name, value.scalar()) for name, value in pairs.entries().items())
+    return CorrelationFilter(**texts, properties=given)
 
 
 def _properties(
@@ -279,7 +264,7 @@ def _properties(
         return {}
     types = {name: entry for name, entry in property_types(kind).items() if name not in _NOT_IN_FILES}
     members = node.members(optional=tuple(types))
-    return {types[name][0]: _READERS[types[name][1]](member) for name, member in members.items()}
+    return {types[name][0]: READERS[types[name][1]](member) for name, member in members.items()}
 
 
 @contextmanager
@@ -294,5 +279,5 @@ def _located(node: ConfigValue) -> Iterator[None]:
         raise ConfigError(path, value=error.value, allowed=error.allowed) from error
 
 
-def _list(members: Mapping[str, ConfigValue], name: str) -> Iterator[ConfigValue]:
-    return members[name].items() if name in members else iter(())
+def _list(members: Mapping[str, ConfigValue], name: str) -> tuple[ConfigValue, ...]:
+    return members[name].items() if name in members else ()

@@ -1,15 +1,14 @@
-"""Typed access to the values of a configuration file, with their path for error messages."""
+"""The values of a configuration file, and the error of one that is not allowed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from servicebus_emulator.engine.model.descriptions import EntityStatus
 from servicebus_emulator.engine.model.entity_names import NOT_IN_XML
-from servicebus_emulator.engine.model.timespan import TimeSpan
+from servicebus_emulator.typed_values import TypedValue
 
 __all__ = ["ConfigError", "ConfigValue", "parse_document"]
 
@@ -48,15 +47,8 @@ def parse_document(text: str) -> ConfigValue:
     return ConfigValue("", document)
 
 
-class ConfigValue:
-    """A value of a configuration file.
-
-    :param path: its path, such as ``UserConfig.Namespaces[0].Name``.
-    """
-
-    def __init__(self, path: str, value: object) -> None:
-        self.path: Final = path
-        self.value: Final = value
+class ConfigValue(TypedValue):
+    """A value of a configuration file."""
 
     def refuse(self, allowed: str) -> NoReturn:
         """Refuse the value.
@@ -68,7 +60,7 @@ class ConfigValue:
     def members(self, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Mapping[str, ConfigValue]:
         """Return the members of an object, by name."""
         known = (*required, *optional)
-        nodes = {name: ConfigValue(self.below(name), value) for name, value in self.object().items()}
+        nodes = self.entries()
         for name, node in nodes.items():
             if name not in known:
                 value = _masked({name: node.value})[name]
@@ -78,59 +70,12 @@ class ConfigValue:
                 raise ConfigError(self.below(name), value="missing", allowed="a value; it is required")
         return nodes
 
-    def below(self, name: str) -> str:
-        """Return the path of a member."""
-        return name if self.path == "" else f"{self.path}.{name}"
-
-    def object(self) -> dict[str, object]:
-        """Return an object."""
-        if not isinstance(self.value, dict):
-            self.refuse("an object")
-        return self.value
-
-    def items(self, *, least: int = 0) -> Iterator[ConfigValue]:
-        """Return the items of a list."""
-        if not isinstance(self.value, list) or len(self.value) < least:
-            self.refuse("a list" if least == 0 else f"a list of at least {least}")
-        return (ConfigValue(f"{self.path}[{index}]", value) for index, value in enumerate(self.value))
-
     def text(self) -> str:
         """Return a string."""
-        if not isinstance(self.value, str):
-            self.refuse("a string")
-        if NOT_IN_XML.search(self.value) is not None:
+        text = super().text()
+        if NOT_IN_XML.search(text) is not None:
             self.refuse("a string of characters that XML can carry, as the administration API must")
-        return self.value
-
-    def optional_text(self) -> str | None:
-        """Return a string, or None for null and the empty string."""
-        return None if self.value is None or self.value == "" else self.text()
-
-    def boolean(self) -> bool:
-        """Return true or false."""
-        return self.value if isinstance(self.value, bool) else self.refuse("true, false")
-
-    def integer(self) -> int:
-        """Return an integer."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
-            self.refuse("a whole number")
-        return self.value
-
-    def duration(self) -> TimeSpan:
-        """Return a duration."""
-        text = self.text()
-        try:
-            return TimeSpan.parse(text)
-        except ValueError:
-            self.refuse(f"an ISO 8601 duration such as PT1M, at most {TimeSpan.MAX}")
-
-    def one_of(self, *allowed: str) -> str:
-        """Return one of several words."""
-        return self.value if isinstance(self.value, str) and self.value in allowed else self.refuse(", ".join(allowed))
-
-    def status(self) -> EntityStatus:
-        """Return the status of an entity."""
-        return EntityStatus(self.one_of(*(status.value for status in EntityStatus)))
+        return text
 
 
 def _masked(members: Mapping[str, object]) -> dict[str, object]:

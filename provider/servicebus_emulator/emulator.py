@@ -17,9 +17,9 @@ from servicebus_emulator.certificates import CertificateSource, IssuedCertificat
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.model.clock import Clock
+from servicebus_emulator.engine.model.entity_names import NAMESPACE_NAMES, is_namespace_name
 from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.faults import Fault, FaultError
-from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_name
 from servicebus_emulator.namespace_server import HostedNamespace, ServerSettings
 from servicebus_emulator.security.bearer import MANAGEMENT, Client, TokenIssuer
 from servicebus_emulator.security.settings import SecuritySettings

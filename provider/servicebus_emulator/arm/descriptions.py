@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_emulator.admin.atom.fields import RuntimeProperties, format_time, property_name, property_types
 from servicebus_emulator.arm.errors import camel_case
-from servicebus_emulator.arm.json_values import DECODERS, JsonValue
+from servicebus_emulator.arm.json_values import JsonValue
 from servicebus_emulator.engine.model.descriptions import (
     FIXED_AT_CREATION,
     Description,
@@ -20,6 +20,7 @@ from servicebus_emulator.engine.model.descriptions import (
     TopicDescription,
 )
 from servicebus_emulator.engine.model.timespan import TimeSpan
+from servicebus_emulator.typed_values import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,9 +110,7 @@ def decode_description(
     stays = [] if current is None else [each.name for each in fields(kind) if each.name not in replaced]
     kept = {name: getattr(current, name) for name in stays}
     values = {
-        name: DECODERS[types[property_name(name)][1]](given[member])
-        for member, name in names.items()
-        if member in given
+        name: READERS[types[property_name(name)][1]](given[member]) for member, name in names.items() if member in given
     }
     return kind(**{**kept, **values, **identity})
 

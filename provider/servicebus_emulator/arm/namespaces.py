@@ -17,9 +17,9 @@ from servicebus_emulator.arm.namespace_host import ManagedNamespace, NamespaceHo
 from servicebus_emulator.arm.namespace_register import NamespaceRecord, NamespaceRegister
 from servicebus_emulator.arm.requests import Request, Response
 from servicebus_emulator.engine.model.clock import Clock
+from servicebus_emulator.engine.model.entity_names import NAMESPACE_NAMES, is_namespace_name
 from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
-from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_name
 
 __all__ = ["Namespaces"]
 

@@ -95,14 +95,8 @@ def _decode_correlation(part: JsonValue) -> CorrelationFilter:
     pairs = {} if properties is None else properties.entries()
     return CorrelationFilter(
         **{_CORRELATION_MEMBERS[member]: value.text() for member, value in members.items()},
-        properties=tuple((name, _decode_value(value)) for name, value in pairs.items()),
+        properties=tuple((name, value.scalar()) for name, value in pairs.items()),
     )
-
-
-def _decode_value(value: JsonValue) -> FilterValue:
-    if not isinstance(value.value, str | int | float | bool):
-        value.refuse("a string, a number, true, false")
-    return value.value
 
 
 def _encode_value(value: FilterValue) -> object:

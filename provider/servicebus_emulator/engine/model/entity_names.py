@@ -1,4 +1,4 @@
-"""Naming rules of entities, subscriptions and rules, and the error of an invalid description."""
+"""Naming rules of namespaces, entities, subscriptions and rules, and the error of an invalid description."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["NOT_IN_XML", "DescriptionError", "check_entity_path", "check_name", "entity_path_of"]
+__all__ = [
+    "NAMESPACE_NAMES",
+    "NOT_IN_XML",
+    "DescriptionError",
+    "check_entity_path",
+    "check_name",
+    "entity_path_of",
+    "is_namespace_name",
+]
+
+NAMESPACE_NAMES: Final = "1 to 50 letters, digits and hyphens, a letter first"
+"""The rule for names of namespaces; the service requires at least 6 characters."""
 
 NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Matches a character that XML, and so the administration API, cannot represent."""
 
+_NAMESPACE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 _MAX_PATH: Final = 260
 _MAX_NAME: Final = 50
 _PATH_RULE: Final = (
@@ -71,3 +83,8 @@ def check_name(field: str, *, value: str) -> None:
 def entity_path_of(address: str) -> str:
     """Return the entity path of a forwarding address: a bare path, or a URL such as ``sb://host/path``."""
     return urlsplit(address).path.strip("/") if "://" in address else address.strip("/")
+
+
+def is_namespace_name(name: str) -> bool:
+    """Return whether a namespace may have a name."""
+    return _NAMESPACE_NAME.fullmatch(name) is not None
