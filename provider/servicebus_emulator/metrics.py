@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from servicebus_emulator.admin.routes import Route
+from servicebus_emulator.admin.access_control import Route
 from servicebus_emulator.engine.model.descriptions import MessageCounts
 from servicebus_emulator.engine.namespace.entities import QueueEntity
 from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity

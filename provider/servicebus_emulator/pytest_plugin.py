@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespace, DedicatedNamespacePair
+    from servicebus_emulator.testing.process import DedicatedNamespace, DedicatedNamespacePair
 
 __all__ = ["pytest_addoption", "pytest_configure", "pytest_unconfigure", "servicebus_namespace", "servicebus_pair"]
 
@@ -79,7 +79,7 @@ def servicebus_pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DedicatedNamespacePair]:
     """A primary and a secondary namespace, each in its own process."""
-    from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespacePair
+    from servicebus_emulator.testing.process import DedicatedNamespacePair
 
     with ExitStack() as running:
         primary = _start(running, "contoso", request=request, folders=tmp_path_factory, marked=True)
@@ -95,8 +95,7 @@ def _start(
     folders: pytest.TempPathFactory,
     marked: bool,
 ) -> DedicatedNamespace:
-    from servicebus_emulator.testing.process import EmulatorProcess
-    from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespace
+    from servicebus_emulator.testing.process import DedicatedNamespace, EmulatorProcess
     from servicebus_emulator.testing.spare_processes import SpareProcesses
 
     wanted = _wanted(request) if marked else {}

@@ -1,4 +1,4 @@
-"""Access to the routes of the administration port that are not part of the administration API, such as faults.
+"""The routes of the administration port that are not part of the administration API, such as faults, and their access.
 
 Requests from this machine need no token, so that shell commands work; requests from elsewhere need a token with
 Manage on the namespace. A request from this machine must name it, by ``localhost`` or a loopback address: a browser
@@ -8,6 +8,7 @@ here that a foreign page sends to its own host name, rebound to this machine, na
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,9 +21,22 @@ from servicebus_emulator.security.settings import is_loopback
 if TYPE_CHECKING:
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["Handler", "check_host", "names_this_machine", "require_manage"]
+__all__ = ["Handler", "Route", "check_host", "names_this_machine", "require_manage"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A handler for a method and a path.
+
+    :ivar public: whether it needs no token.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    public: bool = False
 
 
 def require_manage(handler: Handler, *, authorizer: Authorizer) -> Handler:

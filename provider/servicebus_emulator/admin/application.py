@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from servicebus_emulator.admin.access_control import Handler, check_host, require_manage
+from servicebus_emulator.admin.access_control import Handler, Route, check_host, require_manage
 from servicebus_emulator.admin.fault_routes import add_fault_routes
 from servicebus_emulator.admin.http_faults import apply_fault
 from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
 from servicebus_emulator.admin.operations import Administration, error_response
 from servicebus_emulator.admin.requests import Request, Response
-from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.admin.token_endpoint import token_routes
 from servicebus_emulator.engine.model.clock import Clock, SystemClock
 from servicebus_emulator.engine.model.descriptions import AccessRight

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from servicebus_emulator.admin.routes import Route
+from servicebus_emulator.admin.access_control import Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
+from servicebus_emulator.admin.access_control import Route
 from servicebus_emulator.admin.http_requests import MAX_FORM_BYTES, read_body
-from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.clock import MAX_SHIFT, ShiftableClock, TimeShiftError
 
 __all__ = ["time_routes"]

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from servicebus_emulator.admin.access_control import Route
 from servicebus_emulator.admin.http_requests import MAX_FORM_BYTES, read_body
-from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.security.bearer import ClientError
 
 if TYPE_CHECKING:

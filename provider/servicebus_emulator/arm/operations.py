@@ -9,13 +9,12 @@ from typing import Final, NoReturn, TypeVar
 from servicebus_emulator.arm.addresses import PROVIDER, Address, Scope
 from servicebus_emulator.arm.entities import ENTITY_ACTIONS
 from servicebus_emulator.arm.errors import ArmError, to_arm_error
+from servicebus_emulator.arm.fixed_resources import NETWORK_ACTIONS, UNSUPPORTED_ACTIONS, UNSUPPORTED_TYPES
 from servicebus_emulator.arm.keys import KEY_ACTIONS, KEY_VERBS, KeyAction
 from servicebus_emulator.arm.namespace_host import ManagedNamespace, NamespaceHost
 from servicebus_emulator.arm.namespace_register import NamespaceRegister
 from servicebus_emulator.arm.namespaces import Namespaces
-from servicebus_emulator.arm.network import NETWORK_ACTIONS
 from servicebus_emulator.arm.requests import Request, Response
-from servicebus_emulator.arm.unsupported_resources import UNSUPPORTED_ACTIONS, UNSUPPORTED_TYPES
 from servicebus_emulator.engine.model.clock import Clock
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.errors import BrokerError

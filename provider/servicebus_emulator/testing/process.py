@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from queue import Empty, Queue
 from tempfile import TemporaryDirectory
@@ -23,7 +24,7 @@ from servicebus_emulator.security.settings import KEY_VARIABLE
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 from servicebus_emulator.testing.reserved_ports import ReservedPorts
 
-__all__ = ["EmulatorProcess"]
+__all__ = ["DedicatedNamespace", "DedicatedNamespacePair", "EmulatorProcess"]
 
 _READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+) ca=(.+)")
 _ARM_READY: Final = re.compile(r"ready arm=(\S+)")
@@ -237,6 +238,39 @@ class EmulatorProcess:
             if path is not None:
                 command += [option, str(path)]
         return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedicatedNamespace(RemoteNamespace):
+    """A namespace in its own process."""
+
+    process: EmulatorProcess
+
+    @classmethod
+    def of(cls, process: EmulatorProcess, *, name: str) -> DedicatedNamespace:
+        """Return a namespace of a running process."""
+        served = process[name]
+        return cls(**{each.name: getattr(served, each.name) for each in fields(RemoteNamespace)}, process=process)
+
+    def kill(self) -> None:
+        """End the process at once, as ``kill -9`` does."""
+        self.process.kill()
+
+    def freeze(self) -> None:
+        """Suspend the process: its kernel acknowledges bytes, but nothing is sent."""
+        self.process.freeze()
+
+    def restore(self) -> None:
+        """Start the killed process on the same ports, or resume the frozen one."""
+        self.process.restore()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedicatedNamespacePair:
+    """Two independent namespaces."""
+
+    primary: DedicatedNamespace
+    secondary: DedicatedNamespace
 
 
 def _forward(stream: IO[str], lines: Queue[str]) -> None:

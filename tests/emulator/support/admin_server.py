@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from servicebus_emulator.admin.access_control import Route
 from servicebus_emulator.admin.application import admin_application
 from servicebus_emulator.admin.http_server import HttpServer
-from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from servicebus_emulator.security.authorizer import Authorizer
 

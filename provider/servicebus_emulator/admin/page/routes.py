@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from servicebus_emulator.admin.access_control import Handler
+from servicebus_emulator.admin.access_control import Handler, Route
 from servicebus_emulator.admin.http_requests import read_body
 from servicebus_emulator.admin.page.messages import content_of, message_document
-from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.amqp.codec.message_checks import check_messages
 from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY
 from servicebus_emulator.engine.model.descriptions import AccessRight
@@ -93,8 +92,7 @@ def page_routes(namespace: Namespace, *, authorizer: Authorizer, links: Namespac
         return web.json_response({})
 
     def guarded(method: str, path: str, answer: Callable[[web.Request], Awaitable[web.Response]]) -> Route:
-        handler = _require_own_key(_with_errors(answer), namespace=namespace, authorizer=authorizer)
-        return Route(method=method, path=path, handler=handler)
+        return Route(method=method, path=path, handler=_guarded(answer, namespace=namespace, authorizer=authorizer))
 
     return (
         *(Route(method="GET", path=path, handler=_static(*file), public=True) for path, file in _FILES.items()),
@@ -113,26 +111,20 @@ def _static(name: str, kind: str) -> Handler:
     return get
 
 
-def _require_own_key(handler: Handler, *, namespace: Namespace, authorizer: Authorizer) -> Handler:
-    async def checked(request: web.Request) -> web.StreamResponse:
-        if not authorizer.open and namespace.access_policies.root.keys != (DEFAULT_KEY, DEFAULT_KEY):
-            try:
-                authorizer.authorize(request.headers.get("Authorization"), path="", rights=[AccessRight.MANAGE])
-            except BrokerError as error:
-                return web.json_response({"error": str(error)}, status=error.status)
-        return await handler(request)
+def _guarded(
+    answer: Callable[[web.Request], Awaitable[web.Response]], *, namespace: Namespace, authorizer: Authorizer
+) -> Handler:
+    """Return a handler that requires the key, if it is not the default one, and answers errors of the broker."""
 
-    return checked
-
-
-def _with_errors(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def handler(request: web.Request) -> web.StreamResponse:
         try:
-            return await handler(request)
+            if namespace.access_policies.root.keys != (DEFAULT_KEY, DEFAULT_KEY):
+                authorizer.authorize(request.headers.get("Authorization"), path="", rights=[AccessRight.MANAGE])
+            return await answer(request)
         except BrokerError as error:
             return web.json_response({"error": str(error)}, status=error.status)
 
-    return answer
+    return handler
 
 
 async def _json(request: web.Request) -> dict[str, Any]:

@@ -1,16 +1,19 @@
-"""The network rules of a namespace: always open, because the emulator does not check addresses."""
+"""What never changes here: the network rules of a namespace, and resource types that the emulator does not support.
+
+The rules are always open, because addresses are not checked; the lists of the other types are empty.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from servicebus_emulator.arm.entities import request_properties
 from servicebus_emulator.arm.errors import ArmError
 from servicebus_emulator.arm.namespace_host import ManagedNamespace
 from servicebus_emulator.arm.requests import Request, Response
 
-__all__ = ["NETWORK_ACTIONS"]
+__all__ = ["NETWORK_ACTIONS", "UNSUPPORTED_ACTIONS", "UNSUPPORTED_TYPES"]
 
 _NAME: Final = "default"
 
@@ -46,5 +49,41 @@ def _put(hosted: ManagedNamespace, request: Request) -> Response:
 NETWORK_ACTIONS: Final[Mapping[bool, Mapping[str, Callable[[ManagedNamespace, Request], Response]]]] = {
     True: {"GET": _list},
     False: {"GET": _get, "PUT": _put},
+}
+"""Actions by whether the address is a list, and by method."""
+
+UNSUPPORTED_TYPES: Final = frozenset(
+    (kind,)
+    for kind in (
+        "disasterRecoveryConfigs",
+        "migrationConfigurations",
+        "networkSecurityPerimeterConfigurations",
+        "privateEndpointConnections",
+        "privateLinkResources",
+    )
+)
+"""The types, relative to the namespace."""
+
+
+def _list_none(_: Request) -> Response:
+    return Response(200, {"value": []})
+
+
+def _get_none(request: Request) -> NoReturn:
+    kind, name = request.address.types[-1], request.address.names[-1]
+    raise ArmError(404, f"{kind} has no {name!r}: the emulator does not support this type")
+
+
+def _put_none(request: Request) -> NoReturn:
+    raise ArmError(501, f"{request.address.types[-1]} are not supported here")
+
+
+def _delete_none(_: Request) -> Response:
+    return Response(204)
+
+
+UNSUPPORTED_ACTIONS: Final[Mapping[bool, Mapping[str, Callable[[Request], Response]]]] = {
+    True: {"GET": _list_none},
+    False: {"GET": _get_none, "PUT": _put_none, "DELETE": _delete_none},
 }
 """Actions by whether the address is a list, and by method."""
