@@ -64,9 +64,6 @@ def cleanup_dag(
         servicebus_pair_conn_id=servicebus_pair_conn_id,
         dag_id=dag_id,
         options=dag_options,
-        schedule=None,
-        # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
-        is_paused_upon_creation=False,
         params=FORM,
         doc_md=DOCS,
     ) as dag:

@@ -21,10 +21,15 @@ def pair_dag(
 ) -> DAG:
     """Return the DAG for one purpose of one pair.
 
+    Without a schedule among ``defaults`` it is triggered by hand only.
+
     :param options: the caller's arguments of ``DAG``; they replace ``defaults``.
     :raises ConfigurationError: the connection cannot name assets.
     """
     check_conn_id(servicebus_pair_conn_id)
+    if "schedule" not in defaults:
+        # While a DAG is paused, a run that was triggered by hand would stay queued.
+        defaults |= {"schedule": None, "is_paused_upon_creation": False}
     common = {"max_active_runs": 1, "default_args": dict(RETRYING), "tags": ["servicebus_pair"]}
     name = f"{servicebus_pair_conn_id}_{purpose}" if dag_id is None else dag_id
     return DAG(name, **{**common, **defaults, **options})  # noqa: AIR002  among the defaults

@@ -6,19 +6,19 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
-from airflow.sdk import Context, XComArg
+from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.airflow_version import (
     DecoratedOperator,
     TaskDecorator,
-    _TaskDecorator,
     context_merge,
     determine_kwargs,
 )
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.decorators._task_decorator import task_decorator
 from servicebus_pair.operators._support.receive_task import BaseReceiveOperator
 from servicebus_pair.triggers.primary_health import check_event
 
@@ -86,24 +86,6 @@ class _ReceiveDecoratedOperator(DecoratedOperator, BaseReceiveOperator):
         return self.python_callable(*self.op_args, **determine_kwargs(self.python_callable, self.op_args, context))
 
 
-class _ReceiveTaskDecorator(_TaskDecorator[Any, Any, _ReceiveDecoratedOperator]):
-    """Adds the inlets and outlets to mapped tasks, as ``_SendTaskDecorator`` does."""
-
-    def expand(self, **map_kwargs: Any) -> XComArg:
-        """Map the function over these arguments."""
-        return self._with_assets(super().expand(**map_kwargs))
-
-    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
-        """Map the function over mappings of arguments."""
-        return self._with_assets(super().expand_kwargs(kwargs, strict=strict))
-
-    def _with_assets(self, mapped: XComArg) -> XComArg:
-        task = cast("Any", mapped).operator
-        place = {"dag": task.dag, "task_group": task.task_group}
-        _ReceiveDecoratedOperator.add_assets(task.partial_kwargs, place, self.kwargs.get("default_args") or {})
-        return mapped
-
-
 def servicebus_receive_task(
     python_callable: Callable[..., Any] | None = None,
     *,
@@ -135,13 +117,6 @@ def servicebus_receive_task(
         "dead_letter": dead_letter,
         "properties": properties,
     }
-
-    def decorate(function: Callable[..., Any]) -> _ReceiveTaskDecorator:
-        return _ReceiveTaskDecorator(
-            function=function,
-            operator_class=_ReceiveDecoratedOperator,
-            multiple_outputs=multiple_outputs,
-            kwargs=kwargs,
-        )
-
-    return cast("TaskDecorator", decorate if python_callable is None else decorate(python_callable))
+    return task_decorator(
+        python_callable, operator_class=_ReceiveDecoratedOperator, multiple_outputs=multiple_outputs, kwargs=kwargs
+    )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from airflow.sdk import Context, XComArg
+from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.airflow_version import (
     DecoratedOperator,
     TaskDecorator,
-    _TaskDecorator,
     context_merge,
     determine_kwargs,
 )
@@ -20,6 +19,7 @@ from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, Messag
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.decorators._task_decorator import task_decorator
 from servicebus_pair.operators._support.send_task import BaseSendOperator, state_nothing_sent
 
 __all__ = ["servicebus_send_task"]
@@ -72,24 +72,6 @@ class _SendDecoratedOperator(DecoratedOperator, BaseSendOperator):
         )
 
 
-class _SendTaskDecorator(_TaskDecorator[Any, Any, _SendDecoratedOperator]):
-    """Adds the inlets and outlets to mapped tasks, for which Airflow creates no operator when it parses the DAG."""
-
-    def expand(self, **map_kwargs: Any) -> XComArg:
-        """Map the function over these arguments."""
-        return self._with_assets(super().expand(**map_kwargs))
-
-    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
-        """Map the function over mappings of arguments."""
-        return self._with_assets(super().expand_kwargs(kwargs, strict=strict))
-
-    def _with_assets(self, mapped: XComArg) -> XComArg:
-        task = cast("Any", mapped).operator
-        place = {"dag": task.dag, "task_group": task.task_group}
-        _SendDecoratedOperator.add_assets(task.partial_kwargs, place, self.kwargs.get("default_args") or {})
-        return mapped
-
-
 def _read(values: Iterable[Any], reader: MessageReader) -> Iterator[MessageSpec]:
     for index, value in enumerate(values):
         yield reader.read(value, where=f"messages[{index}]", position=index)
@@ -129,10 +111,6 @@ def servicebus_send_task(
     :raises SendError: not every message was accepted; the error says how many were.
     """
     kwargs |= {"entity": entity, "defaults": defaults, "ledger": ledger, "timeout": timeout, "spool": spool}
-
-    def decorate(function: Callable[..., Any]) -> _SendTaskDecorator:
-        return _SendTaskDecorator(
-            function=function, operator_class=_SendDecoratedOperator, multiple_outputs=multiple_outputs, kwargs=kwargs
-        )
-
-    return cast("TaskDecorator", decorate if python_callable is None else decorate(python_callable))
+    return task_decorator(
+        python_callable, operator_class=_SendDecoratedOperator, multiple_outputs=multiple_outputs, kwargs=kwargs
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from os import PathLike
 from typing import Any, ClassVar, Final
 
@@ -13,7 +13,6 @@ from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.validators import optional, storage_path, text
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, JsonLinesText, LineSource, read_messages
-from servicebus_pair.operators._support.redacted_fields import Redacted
 from servicebus_pair.operators._support.send_task import BaseSendOperator, state_nothing_sent
 
 __all__ = ["ServiceBusPairSendOperator"]
@@ -100,7 +99,7 @@ class ServiceBusPairSendOperator(BaseSendOperator):
         reader = self.reader(context)
         if self.messages is not None:
             with state_nothing_sent():
-                specs = reader.read_all(Redacted.unwrap(self.messages))
+                specs = reader.read_all(_Redacted.unwrap(self.messages))
             return self.send(context, specs, total=len(specs))
         with state_nothing_sent():
             source = self._line_source()
@@ -111,7 +110,7 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     def _line_source(self) -> LineSource:
         if self.path is not None:
             return JsonLinesFile(storage_path("path", self.path), self.storage_conn_id)
-        lines = Redacted.unwrap(self.json_lines)
+        lines = _Redacted.unwrap(self.json_lines)
         if not isinstance(lines, str):
             raise ConfigurationError(f"json_lines is {type(lines).__name__}: it must be a text of JSON lines")
         return JsonLinesText(lines)
@@ -121,5 +120,35 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     ) -> None:
         """Render, then redact the fields that may hold bodies, because Airflow stores rendered fields."""
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
-        self.messages = Redacted.wrap(self.messages)
-        self.json_lines = Redacted.wrap(self.json_lines)
+        self.messages = _Redacted.wrap(self.messages)
+        self.json_lines = _Redacted.wrap(self.json_lines)
+
+
+class _Redacted:
+    """Wraps a rendered field that holds message bodies, because Airflow stores and shows such fields.
+
+    Its text form shows at most the number of messages.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @classmethod
+    def wrap(cls, value: Any) -> _Redacted | None:
+        """Wrap ``value``, unless it is ``None`` or already wrapped."""
+        return value if value is None or isinstance(value, cls) else cls(value)
+
+    @staticmethod
+    def unwrap(value: Any) -> Any:
+        """Return the wrapped value, or ``value`` itself when it was not rendered."""
+        return value.value if isinstance(value, _Redacted) else value
+
+    def serialize(self) -> str:
+        """Return what Airflow stores."""
+        return repr(self)
+
+    def __repr__(self) -> str:
+        is_list = isinstance(self.value, Sized) and not isinstance(self.value, str | bytes)
+        return f"{len(self.value)} messages, not shown" if is_list else "not shown"

@@ -31,9 +31,8 @@ from servicebus_pair.airflow_runtime.validators import (
     storage_path,
 )
 from servicebus_pair.airflow_runtime.waiting.backlog import Until
-from servicebus_pair.airflow_runtime.waiting.entities import entities_to_wait_for
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
-from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
+from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait, entities_to_wait_for
 from servicebus_pair.core import DrainReport, EntityHealth
 from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
@@ -211,7 +210,9 @@ class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
                     f"failed ({dict(report.failures)}): a retry continues with what is left"
                 )
             elif not completed:
-                self._defer_if_deferrable(self._primary_trigger(await self._resolve_entities(context), done))
+                self._defer_if_deferrable(
+                    self._primary_trigger(await entities_to_wait_for(self.hook, context, named=self.entities), done)
+                )
 
     async def _wait_while_paused(self, done: DrainReport) -> None:
         """Wait while the pair's syphon is paused, in the triggerer if the task is deferrable."""
@@ -224,7 +225,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
             await wait_until_resumed(self.servicebus_pair_conn_id)
 
     async def _wait_for_primary(self, context: Context, done: DrainReport) -> None:
-        entities = await self._resolve_entities(context)
+        entities = await entities_to_wait_for(self.hook, context, named=self.entities)
         waiting, health_changes = PrimaryWait(entities), HealthChangeRecorder()
         async with shared_pair(self.hook) as shared:
             with shared.observed_by(waiting), shared.observed_by(health_changes):
@@ -266,10 +267,6 @@ class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
     def _defer_if_deferrable(self, trigger: BaseTrigger) -> None:
         if self.deferrable:
             self.defer(trigger=trigger, method_name="resume", timeout=self.wait_timeout)
-
-    async def _resolve_entities(self, context: Context) -> Sequence[str]:
-        named = optional_path_list("entities", self.entities)
-        return await entities_to_wait_for(self.hook, context) if named is None else named
 
     async def _survey(self) -> dict[str, Any]:
         queues, entities = optional_path_list("queues", self.queues), optional_path_list("entities", self.entities)

@@ -12,9 +12,8 @@ from servicebus_pair.airflow_runtime.airflow_version import conf
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder, emit_recovery
 from servicebus_pair.airflow_runtime.pair_task import PairTask, failing_at_once
 from servicebus_pair.airflow_runtime.validators import flag, optional_path_list, poll_interval_seconds
-from servicebus_pair.airflow_runtime.waiting.entities import entities_to_wait_for
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
-from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
+from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait, entities_to_wait_for
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -70,7 +69,7 @@ class ServiceBusPrimaryHealthSensor(PairTask, BaseSensorOperator):
         """Ping once; if an entity does not answer, wait in the triggerer or in the worker."""
         if not self.deferrable:
             return super().execute(context)
-        entities = self.run_async(self._resolve_entities(context))
+        entities = self.run_async(entities_to_wait_for(self.hook, context, named=self.entities))
         outcome = self.run_async(self._ping(entities, context))
         if not outcome.is_done:
             self.log.info("waiting until the primary answers for %s", ", ".join(entities))
@@ -88,7 +87,7 @@ class ServiceBusPrimaryHealthSensor(PairTask, BaseSensorOperator):
         """Ping every entity once."""
 
         async def ping() -> PokeReturnValue:
-            return await self._ping(await self._resolve_entities(context), context)
+            return await self._ping(await entities_to_wait_for(self.hook, context, named=self.entities), context)
 
         return self.run_async(ping())
 
@@ -99,10 +98,6 @@ class ServiceBusPrimaryHealthSensor(PairTask, BaseSensorOperator):
         for entity, health in event["recovered"].items():
             emit_recovery(context, self.servicebus_pair_conn_id, entity, EntityHealth.from_json(health))
         return self._result(event["answered"], event["refused"])
-
-    async def _resolve_entities(self, context: Context) -> Sequence[str]:
-        named = optional_path_list("entities", self.entities)
-        return await entities_to_wait_for(self.hook, context) if named is None else named
 
     async def _ping(self, entities: Sequence[str], context: Context) -> PokeReturnValue:
         waiting, health_changes = PrimaryWait(entities), HealthChangeRecorder()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
+from typing import Any
 
-from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair
+from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.airflow_runtime.validators import optional_path_list
+from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair, shared_pair
 from servicebus_pair.core import errors
 from servicebus_pair.core.events import Event, Pinged
 from servicebus_pair.core.model import get_logger
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
-__all__ = ["PrimaryWait"]
+__all__ = ["PrimaryWait", "entities_to_wait_for"]
 
 _log = get_logger(__name__)
 
@@ -98,3 +102,43 @@ class PrimaryWait:
 def _is_permanent(error: str) -> bool:
     kind = getattr(errors, error, errors.ServiceFaultError)
     return not (kind.retriable or kind.triggers_failover)
+
+
+async def entities_to_wait_for(hook: ServiceBusPairHook, context: Mapping[str, Any], *, named: Any) -> Sequence[str]:
+    """Return those that a task names, or else those that are failed over or have messages in the backlog or the spool.
+
+    The sources are the shared health, the asset events that triggered this run, and a peek into the backlog queues,
+    which also finds the messages of senders outside Airflow.
+
+    :param named: the parameter ``entities`` of the task.
+    :raises ConfigurationError: it is invalid.
+    :raises ServiceError: the secondary cannot be reached, and nothing else names an entity.
+    :raises SpoolError: the spool cannot be read.
+    """
+    given = optional_path_list("entities", named)
+    if given is not None:
+        return given
+    conn_id = hook.servicebus_pair_conn_id
+    health = await AirflowHealthStore(conn_id).known()
+    found = [entity for entity, each in health.items() if each.failed_over]
+    found += _named_by_events(context)
+    async with shared_pair(hook) as shared:
+        found += await shared.spooled(max_age=0.0)
+        try:
+            found += (await shared.first_page(max_age=0.0)).destinations
+        except errors.ServiceError as error:
+            if not found:
+                raise
+            # Both namespaces are down. The drain looks again.
+            _log.warning("conn_id=%s: the backlog cannot be read now: %s", conn_id, error)
+    return tuple(sorted({entity.casefold() for entity in found}))
+
+
+def _named_by_events(context: Mapping[str, Any]) -> list[str]:
+    """Return the entities named by the asset events that triggered this run, if any did."""
+    events = [event for found in (context.get("triggering_asset_events") or {}).values() for event in found]
+    extras = [event.extra or {} for event in events]
+    named = [extra["entity"] for extra in extras if isinstance(extra.get("entity"), str)]
+    payloads = [extra.get("payload") for extra in extras]  # of a BacklogTrigger
+    in_backlog = [payload.get("entities", []) for payload in payloads if isinstance(payload, dict)]
+    return [*named, *(entity for entities in in_backlog for entity in entities)]
