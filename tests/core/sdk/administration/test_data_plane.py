@@ -20,9 +20,9 @@ from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, MAX_TIME
 from servicebus_pair.core.sdk.administration import administration_for
 from servicebus_pair.core.sdk.administration.data_plane import (
     QueueDepth,
+    SdkAdministration,
     ServiceBusAdministration,
     classify_http,
-    run_call,
 )
 
 KEY = "SharedAccessKeyName=n;SharedAccessKey=k"
@@ -86,10 +86,11 @@ def test_section_3_a_failed_call_is_classified_by_its_status(failure: Exception,
 @pytest.mark.simulated
 async def test_section_3_every_call_is_counted_and_ends_within_30_seconds() -> None:
     meter, started = Meter(), asyncio.get_running_loop().time()
+    administration = SdkAdministration(meter=meter, where="contoso")
     with pytest.raises(errors.TimedOutError):
-        await run_call(asyncio.sleep(60), meter=meter, where="read q")
+        await administration._call("read q", asyncio.sleep(60))
     assert asyncio.get_running_loop().time() - started == pytest.approx(30, abs=0.1)
-    assert await run_call(asyncio.sleep(0, 5), meter=meter, where="read q") == 5
+    assert await administration._call("read q", asyncio.sleep(0, 5)) == 5
     assert meter.read().management_calls == 2
 
 

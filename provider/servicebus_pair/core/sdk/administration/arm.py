@@ -6,8 +6,8 @@ convert it).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 from azure.core import AzureClouds
 from azure.mgmt.core.tools import get_arm_endpoints
@@ -17,7 +17,7 @@ from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundE
 from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import QueueSettings
-from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, run_call, split_subscription
+from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, SdkAdministration, split_subscription
 from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
 
 __all__ = ["ArmAdministration"]
@@ -35,31 +35,21 @@ _PROPERTY_NAMES: Final = {
 }
 _READ_ONLY: Final = frozenset({"createdAt", "updatedAt", "accessedAt", "sizeInBytes", "messageCount", "countDetails"})
 
-ResultT = TypeVar("ResultT")
 
-
-class ArmAdministration:
+class ArmAdministration(SdkAdministration):
     """An ``Administration`` over ``azure-mgmt-servicebus``; an async context manager.
 
-    Needs the right to write the namespace's queues, such as the role Contributor. Every call ends within 30 s.
+    Needs the right to write the namespace's queues, such as the role Contributor.
 
     :param endpoint: the namespace.
     :param arm: subscription, resource group and credential.
-    :param meter: counts the calls; a listing of several pages counts as one.
+    :param meter: counts the calls.
     """
 
     def __init__(self, endpoint: Endpoint, arm: ArmCoordinates, *, meter: Meter | None = None) -> None:
+        super().__init__(meter=meter, where=f"{endpoint.namespace} through ARM")
         self._scope = (arm.resource_group, endpoint.namespace)
-        self._namespace = endpoint.namespace
-        self._meter = Meter() if meter is None else meter
-        self._client = _sdk_client(endpoint, arm)
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+        self._client: ServiceBusManagementClient = _sdk_client(endpoint, arm)
 
     async def list_queues(self) -> dict[str, QueueSettings]:
         """Return the settings of every queue, by path. :raises ServiceError: classified."""
@@ -69,7 +59,7 @@ class ArmAdministration:
         """Create one queue. :raises EntityExistsError: it exists."""
         # ARM's PUT would silently update an existing queue.
         if await self._exists("queue", path, self._client.queues.get(*self._scope, _arm_name(path))):
-            raise EntityExistsError(f"create queue {path} on {self._namespace}: it exists")
+            raise EntityExistsError(f"create queue {path} on {self._scope[1]}: it exists")
         properties = {theirs: getattr(settings, ours) for ours, theirs in _PROPERTY_NAMES.items()}
         await self._put(f"create queue {path}", path, properties)
 
@@ -118,7 +108,7 @@ class ArmAdministration:
             await self._call("look for the namespace", self._client.namespaces.get(*self._scope))
         except EntityNotFoundError as error:
             raise RefusedError(
-                f"namespace {self._namespace} is not in resource group {self._scope[0]!r} of this subscription"
+                f"namespace {self._scope[1]} is not in resource group {self._scope[0]!r} of this subscription"
             ) from error
         return False
 
@@ -143,19 +133,9 @@ class ArmAdministration:
             "topic", path, self._client.topics.get(*named)
         )
 
-    async def _exists(self, kind: str, path: str, read: Awaitable[Any]) -> bool:
-        try:
-            await self._call(f"look for {kind} {path}", read)
-        except EntityNotFoundError:
-            return False
-        return True
-
     async def _put(self, action: str, path: str, properties: Mapping[str, Any]) -> None:
         body: Any = {"properties": dict(properties)}
         await self._call(action, self._client.queues.create_or_update(*self._scope, _arm_name(path), body))
-
-    async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
-        return await run_call(call, meter=self._meter, where=f"{action} on {self._namespace} through ARM")
 
 
 def _sdk_client(endpoint: Endpoint, arm: ArmCoordinates) -> ServiceBusManagementClient:

@@ -30,10 +30,10 @@ from servicebus_pair.core.sdk.error_mapping import classify, error_text
 __all__ = [
     "Administration",
     "QueueDepth",
+    "SdkAdministration",
     "ServiceBusAdministration",
     "classify_http",
     "duration_text",
-    "run_call",
     "sdk_client",
     "split_subscription",
 ]
@@ -88,18 +88,18 @@ class Administration(Protocol):
         """Return whether ``path`` is a queue, a topic, or a subscription as ``topic/Subscriptions/name``."""
 
 
-class ServiceBusAdministration:
-    """An :class:`Administration` over ``ServiceBusAdministrationClient``; an async context manager.
-
-    Needs the Manage right. Every call ends within 30 s.
+class SdkAdministration:
+    """What the administration clients of a namespace share: closing, and calls that end within 30 s.
 
     :param meter: counts the calls; a listing of several pages counts as one.
+    :param where: the namespace, in errors.
     """
 
-    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None) -> None:
-        self._namespace = endpoint.namespace
+    _client: Any
+
+    def __init__(self, *, meter: Meter | None, where: str) -> None:
         self._meter = Meter() if meter is None else meter
-        self._client = sdk_client(endpoint)
+        self._where = where
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -107,6 +107,34 @@ class ServiceBusAdministration:
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
+
+    async def _exists(self, kind: str, path: str, read: Awaitable[Any]) -> bool:
+        try:
+            await self._call(f"read {kind} {path}", read)
+        except EntityNotFoundError:
+            return False
+        return True
+
+    async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
+        """Count a call and bound it. :raises ServiceError: classified."""
+        self._meter.count(Operation.MANAGE)
+        try:
+            return await asyncio.wait_for(call, _CALL_TIMEOUT)
+        except Exception as failure:
+            raise classify_http(failure, f"{action} on {self._where}") from failure
+
+
+class ServiceBusAdministration(SdkAdministration):
+    """An :class:`Administration` over ``ServiceBusAdministrationClient``; an async context manager.
+
+    Needs the Manage right.
+
+    :param meter: counts the calls.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None) -> None:
+        super().__init__(meter=meter, where=endpoint.namespace)
+        self._client: ServiceBusAdministrationClient = sdk_client(endpoint)
 
     async def list_queues(self) -> dict[str, QueueSettings]:
         """Return the settings of every queue, by path. :raises ServiceError: classified."""
@@ -185,30 +213,11 @@ class ServiceBusAdministration:
             "topic", path, self._client.get_topic(path)
         )
 
-    async def _exists(self, kind: str, path: str, read: Awaitable[Any]) -> bool:
-        try:
-            await self._call(f"read {kind} {path}", read)
-        except EntityNotFoundError:
-            return False
-        return True
-
-    async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
-        return await run_call(call, meter=self._meter, where=f"{action} on {self._namespace}")
-
 
 def split_subscription(path: str) -> tuple[str, str] | None:
     """Return topic and name of ``topic/Subscriptions/name``; ``None`` for any other path."""
     found = _SUBSCRIPTION.fullmatch(path)
     return None if found is None else (found["topic"], found["name"])
-
-
-async def run_call(call: Awaitable[ResultT], *, meter: Meter, where: str) -> ResultT:
-    """Count a management call and bound it to 30 s. :raises ServiceError: classified."""
-    meter.count(Operation.MANAGE)
-    try:
-        return await asyncio.wait_for(call, _CALL_TIMEOUT)
-    except Exception as failure:
-        raise classify_http(failure, where) from failure
 
 
 def classify_http(failure: Exception, where: str) -> ServiceError:

@@ -7,15 +7,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
 
 from azure.servicebus.management import CorrelationRuleFilter, SqlRuleAction, SqlRuleFilter
 
 from servicebus_pair.core.model.errors import ConfigurationError, EntityExistsError, EntityNotFoundError
 from servicebus_pair.core.model.options import Endpoint
-from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN
-from servicebus_pair.core.sdk.administration.data_plane import duration_text, run_call, sdk_client
+from servicebus_pair.core.sdk.administration.data_plane import SdkAdministration, duration_text, sdk_client
 
 __all__ = ["EntityAdministration", "EntityName"]
 
@@ -24,8 +23,6 @@ _SUBSCRIPTION: Final = re.compile(
     r"(?P<topic>.+)/Subscriptions/(?P<subscription>[^/]+)(?:/Rules/(?P<rule>[^/]+))?", re.IGNORECASE
 )
 _UNLIMITED: Final = ("default_message_time_to_live", "auto_delete_on_idle")
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +54,15 @@ class EntityName:
         return f"{self.kind} {'/'.join(self.parts)}"
 
 
-class EntityAdministration:
+class EntityAdministration(SdkAdministration):
     """Manages the entities of a namespace through its own administration, which needs the Manage right.
 
-    An asynchronous context manager; every call ends within 30 s.
+    An asynchronous context manager.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._namespace = endpoint.namespace
-        self._client = sdk_client(endpoint)
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+        super().__init__(meter=None, where=endpoint.namespace)
+        self._client: Any = sdk_client(endpoint)
 
     async def create(self, name: EntityName, settings: Mapping[str, Any]) -> bool:
         """Create an entity; return whether it did not exist.
@@ -109,9 +99,6 @@ class EntityAdministration:
         except EntityNotFoundError:
             return False
         return True
-
-    async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
-        return await run_call(call, meter=Meter(), where=f"{action} on {self._namespace}")
 
 
 def _known(settings: Mapping[str, Any], create: Callable[..., Any], name: EntityName) -> dict[str, Any]:
