@@ -31,8 +31,6 @@ class TimeSpan:
 
     ticks: int
 
-    MIN: ClassVar[TimeSpan]
-    ZERO: ClassVar[TimeSpan]
     MAX: ClassVar[TimeSpan]
 
     def __post_init__(self) -> None:
@@ -101,7 +99,5 @@ def _fraction_in_ticks(digits: str | None) -> int:
     return ticks + (1 if digits[_TICK_DIGITS : _TICK_DIGITS + 1] >= "5" else 0)
 
 
-TimeSpan.MIN = TimeSpan(-(2**63))
-TimeSpan.ZERO = TimeSpan(0)
 TimeSpan.MAX = TimeSpan(2**63 - 1)
 _DATETIME_RANGE: Final = TimeSpan.of(datetime.max.replace(tzinfo=UTC) - datetime.min.replace(tzinfo=UTC))
