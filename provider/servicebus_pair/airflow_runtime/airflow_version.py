@@ -9,13 +9,15 @@ provider's metadata either, because an error there would keep Airflow from start
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from servicebus_pair.core.errors import ConfigurationError
 
@@ -103,6 +105,7 @@ __all__ = [
     "XComModel",
     "_TaskDecorator",
     "amask_secret",
+    "answered",
     "approval_timeout",
     "backoff_multiplier",
     "conf",
@@ -127,7 +130,9 @@ __all__ = [
 ]
 
 Version: TypeAlias = tuple[int, int]
+AnswerT = TypeVar("AnswerT")
 _MINIMUM: Final[Version] = (3, 1)
+_TURN: Final = Lock()
 _METRIC_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
@@ -190,11 +195,12 @@ MISSING: Final[Mapping[str, Feature]] = {
 _SINCE_31: Final[Version] = (3, 1)
 _SINCE_32: Final[Version] = (3, 2)
 _SINCE_33: Final[Version] = (3, 3)
+_STAND_INS: Final = "servicebus_pair.airflow_runtime.stand_ins"
 _EXCEPTIONS: Final = ((_SINCE_32, "airflow.sdk.exceptions"), (_SINCE_31, "airflow.exceptions"))
 _PLACES: Final[Mapping[str, tuple[tuple[Version, str], ...]]] = {
     "AIRFLOW_HOME": ((_SINCE_31, "airflow.configuration"),),
-    "AdvanceItem": ((_SINCE_33, "airflow.triggers.shared_stream"), (_SINCE_31, f"{__name__}:_AdvanceItem")),
-    "AdvanceOutcome": ((_SINCE_33, "airflow.triggers.shared_stream"), (_SINCE_31, f"{__name__}:_AdvanceOutcome")),
+    "AdvanceItem": ((_SINCE_33, "airflow.triggers.shared_stream"), (_SINCE_31, _STAND_INS)),
+    "AdvanceOutcome": ((_SINCE_33, "airflow.triggers.shared_stream"), (_SINCE_31, _STAND_INS)),
     "AirflowException": _EXCEPTIONS,
     "AirflowFailException": _EXCEPTIONS,
     "AirflowNotFoundException": _EXCEPTIONS,
@@ -305,7 +311,30 @@ def missing_on_page() -> list[str]:
 
 def supervisor_comms() -> Any:
     """Return the channel to the supervisor of the task or trigger, ``None`` outside them."""
-    return getattr(import_module("airflow.sdk.execution_time.task_runner"), "SUPERVISOR_COMMS", None)
+    comms = getattr(import_module("airflow.sdk.execution_time.task_runner"), "SUPERVISOR_COMMS", None)
+    if type(comms).__name__ == "CommsDecoder" and _installed() < _SINCE_32:
+        _ask_in_turn(type(comms))
+    return comms
+
+
+def _ask_in_turn(channel: Any) -> None:
+    """Let one thread ask after the other, as 3.2 does: in 3.1 two of them may get each other's answers."""
+    send = channel.send
+    if send.__module__ != __name__:
+
+        def send_in_turn(comms: Any, msg: Any) -> Any:
+            with _TURN:
+                return send(comms, msg)
+
+        channel.send = send_in_turn
+
+
+async def answered(request: Awaitable[AnswerT]) -> AnswerT:
+    """Return the answer to a request to the supervisor, which is read even if the caller is cancelled.
+
+    In 3.1 an answer that a trigger leaves unread is taken for the next one, and the triggerer fails.
+    """
+    return await (asyncio.shield(request) if _installed() < _SINCE_32 else request)
 
 
 def supervisor_is_async() -> bool:
@@ -325,7 +354,8 @@ async def amask_secret(secret: str) -> None:
         return
     import_module("airflow.sdk._shared.secrets_masker").mask_secret(secret)
     if supervisor_is_async():
-        await supervisor_comms().asend(import_module("airflow.sdk.execution_time.comms").MaskSecret(value=secret))
+        message = import_module("airflow.sdk.execution_time.comms").MaskSecret(value=secret)
+        await answered(supervisor_comms().asend(message))
 
 
 def metric_tag(value: str) -> str:
@@ -354,27 +384,6 @@ def trigger_dag(dag_id: str, *, note: str, session: Any, **arguments: Any) -> An
     if run is not None:
         session.merge(run).note = note
     return run
-
-
-@dataclass(frozen=True, slots=True)
-class _AdvanceOutcome:
-    """Stands in before 3.3, with what our streams use of it."""
-
-    acked: int
-    failed: int
-    rejected: int = 0
-
-    @property
-    def is_clean(self) -> bool:
-        return self.acked > 0 and not self.failed and not self.rejected
-
-
-@dataclass(frozen=True, slots=True)
-class _AdvanceItem:
-    """Stands in before 3.3."""
-
-    broker_payload: Any
-    outcome: _AdvanceOutcome
 
 
 def _installed() -> Version:

@@ -16,6 +16,7 @@ from airflow.sdk import BaseHook
 from servicebus_pair.airflow_runtime.airflow_version import (
     AirflowNotFoundException,
     amask_secret,
+    answered,
     mask_secret,
     supervisor_comms,
     supervisor_is_async,
@@ -99,13 +100,13 @@ class ServiceBusPairHook(BaseHook):
         """Read the connections without blocking the event loop; errors as in :meth:`get_settings`."""
         if supervisor_comms() is not None and not supervisor_is_async():
             return await call_supervisor(self.get_settings)
-        connection = await self.aget_connection(self.servicebus_pair_conn_id)
+        connection = await answered(self.aget_connection(self.servicebus_pair_conn_id))
         for secret in secret_values(connection):
             await amask_secret(secret)
         referenced: dict[str, Connection] = {}
         for side, referenced_id in self._references(connection).items():
             try:
-                referenced[side] = await self.aget_connection(referenced_id)
+                referenced[side] = await answered(self.aget_connection(referenced_id))
             except AirflowNotFoundException:
                 raise unknown_reference_error(
                     self.servicebus_pair_conn_id, side=side, referenced_id=referenced_id

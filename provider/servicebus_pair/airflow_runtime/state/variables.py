@@ -6,7 +6,13 @@ import hashlib
 import json
 from typing import Any, Final
 
-from servicebus_pair.airflow_runtime.airflow_version import GetVariable, PutVariable, VariableResult, supervisor_comms
+from servicebus_pair.airflow_runtime.airflow_version import (
+    GetVariable,
+    PutVariable,
+    VariableResult,
+    answered,
+    supervisor_comms,
+)
 from servicebus_pair.assets import ASSET_NAME_PREFIX
 
 __all__ = ["VARIABLE_PREFIX", "VariableAccessor", "variable_name"]
@@ -46,11 +52,11 @@ class VariableAccessor:
 
     async def aget(self, key: str) -> Any:
         """Return the value, as :meth:`get`."""
-        return self._value(key, await supervisor_comms().asend(self._get(key)))
+        return self._value(key, await answered(supervisor_comms().asend(self._get(key))))
 
     async def aset(self, key: str, value: Any) -> None:
         """Store the value, as :meth:`set`."""
-        await supervisor_comms().asend(self._put(key, value))
+        await answered(supervisor_comms().asend(self._put(key, value)))
 
     def _get(self, key: str) -> GetVariable:
         return GetVariable(key=variable_name(self._asset_name, key))
