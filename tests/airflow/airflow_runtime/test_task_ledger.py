@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +24,12 @@ STORE = "memory://bucket/ledger"
 @pytest.fixture(autouse=True)
 def empty_store() -> Iterator[None]:
     import fsspec
+    from airflow.sdk.io import attach
 
+    memory = fsspec.filesystem("memory")
+    attach("memory", fs=memory)  # Airflow knows the stores of its providers only
     yield
-    fsspec.filesystem("memory").store.clear()
+    memory.store.clear()
 
 
 def records() -> list[dict[str, Any]]:
@@ -81,7 +83,9 @@ def test_a_store_that_does_not_take_an_object_fails_the_ledger(monkeypatch: pyte
     monkeypatch.setattr(ObjectStoragePath, "write_bytes", refuse)
     ledger.observe(accepted("a"))
 
-    with pytest.raises(ObserverError, match=re.escape(f"ledger '{STORE}' cannot be written, PermissionError: read")):
+    with pytest.raises(
+        ObserverError, match=rf"ledger '{STORE.replace('//', '/+')}' cannot be written, PermissionError: read"
+    ):
         ledger.close()
 
 

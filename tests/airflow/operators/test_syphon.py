@@ -7,7 +7,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.providers.common.compat.sdk import TaskDeferred
 
 from servicebus_emulator import Fault, FaultKind
 from tests.airflow.conftest import Pair, RunDag, run_task

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
 from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, run_task
 

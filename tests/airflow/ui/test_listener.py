@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from servicebus_pair.airflow_runtime.airflow_version import stats
 from servicebus_pair.ui.listener import on_asset_event_emitted
 
 
@@ -21,7 +22,7 @@ def test_failover_and_recovery_are_logged_and_counted(
     name: str, metrics: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     counted: list[str] = []
-    monkeypatch.setattr("airflow.sdk.observability.stats.incr", lambda metric, **_: counted.append(metric))
+    monkeypatch.setattr(stats, "incr", lambda metric, **_: counted.append(metric))
     event: Any = SimpleNamespace(
         asset=SimpleNamespace(name=name),
         extra={"entity": "flights", "by": "send", "since": 2000.0, "reason": "connection refused"},

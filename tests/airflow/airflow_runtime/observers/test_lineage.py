@@ -32,7 +32,7 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Report
     # The plugin is off, as no transport is configured when it is imported: one listener is enough.
     from airflow.providers.openlineage.plugins import openlineage  # noqa: F401
     from airflow.providers.openlineage.plugins.listener import OpenLineageListener
-    from airflow.sdk.listener import get_listener_manager
+    from airflow.sdk.execution_time import task_runner
 
     class TaskListener(OpenLineageListener):
         """Without the events of whole runs, which it sends from other processes."""
@@ -49,7 +49,7 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Report
     for each in cached:
         each.cache_clear()
     listener = TaskListener()
-    manager = get_listener_manager()
+    manager: Any = task_runner.get_listener_manager()  # type: ignore[attr-defined]
     manager.add_listener(listener)
 
     def last() -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
+from servicebus_pair.airflow_runtime.airflow_version import has, stats
 from servicebus_pair.airflow_runtime.observers.metrics import MetricsObserver
 from servicebus_pair.airflow_runtime.waiting.backlog import read_backlog_depth
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
@@ -22,20 +26,28 @@ TAGS = f"conn_id={CONN_ID}"
 @pytest.fixture
 def statsd() -> Iterator[socket.socket]:
     """The socket of a StatsD server that receives Airflow's metrics during the test."""
-    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-    from airflow.sdk._shared.observability.metrics.statsd_logger import SafeStatsdLogger
-    from airflow.sdk.observability import stats
     from statsd import StatsClient
 
+    has_moved = find_spec("airflow.sdk.observability") is not None  # in Airflow 3.2
+    metrics = "airflow.sdk._shared.observability.metrics" if has_moved else "airflow.metrics"
+    given: Any = import_module(f"{metrics}.statsd_logger").SafeStatsdLogger
+    absent: Any = import_module(f"{metrics}.base_stats_logger").NoStatsLogger
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
         client = StatsClient(*server.getsockname())
-        logger: Any = SafeStatsdLogger(client, influxdb_tags_enabled=True, statsd_influxdb_enabled=True)
-        stats.initialize(factory=lambda: logger, export_legacy_names=False)
+        _send_metrics_to(given(client, influxdb_tags_enabled=True))
         yield server
-        stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+        _send_metrics_to(absent())
         client.close()
+
+
+def _send_metrics_to(logger: Any) -> None:
+    target: Any = stats
+    if has("asset_state"):
+        target.initialize(factory=lambda: logger, export_legacy_names=False)
+    else:
+        target.instance, target._instance_pid = logger, os.getpid()
 
 
 def next_metric(server: socket.socket, prefix: str) -> str:
