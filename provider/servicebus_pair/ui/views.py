@@ -63,7 +63,8 @@ class EntityView:
     :param primary: messages sent to the primary in the last day.
     :param backlog: messages diverted to the backlog in the last day.
     :param spooled: messages that went to the spool in the last day.
-    :param drained: messages that tasks moved out of the backlog in the last day.
+    :param drained: messages that tasks moved out of the backlog in the last day; these four are unknown before
+        Airflow 3.3.
     """
 
     entity: str
@@ -75,10 +76,10 @@ class EntityView:
     last_ping: float | None = None
     held_until: float | None = None
     waiting: int | None = None
-    primary: int = 0
-    backlog: int = 0
-    spooled: int = 0
-    drained: int = 0
+    primary: int | None = 0
+    backlog: int | None = 0
+    spooled: int | None = 0
+    drained: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +215,7 @@ class DrainView:
     """A task instance that drains the backlog, active or finished in the last day.
 
     :param state: of the task instance: ``running``, ``deferred``, ``success`` and so on.
-    :param moved: messages that left the backlog or the spool, over all tries.
+    :param moved: messages that left the backlog or the spool, over all tries; unknown before Airflow 3.3.
     :param per_second: recent rate, messages a second.
     :param at: time of the last update.
     """
@@ -224,7 +225,7 @@ class DrainView:
     task_id: str
     map_index: int
     state: str
-    moved: int = 0
+    moved: int | None = 0
     dead_lettered: int = 0
     per_second: float = 0.0
     at: float | None = None
@@ -239,9 +240,10 @@ class SyphonView:
         belong to the rate.
     :param drains: active tasks first, then recent ones.
     :param running: number of active tasks.
-    :param moved: messages moved by the runs with active tasks, including their finished tasks.
-    :param per_second: rate of the active tasks; without any, the rate at which the backlog shrinks, as when a Spark
-        job drains it.
+    :param moved: messages moved by the runs with active tasks, including their finished tasks; unknown before Airflow
+        3.3.
+    :param per_second: rate of the active tasks; without any, and before Airflow 3.3, the rate at which the backlog
+        shrinks, as when a Spark job drains it.
     :param remaining: messages in the backlog.
     :param eta_seconds: time until the backlog is empty at the current rate.
     """
@@ -255,7 +257,7 @@ class SyphonView:
     rate_reason: str = ""
     drains: Sequence[DrainView] = ()
     running: int = 0
-    moved: int = 0
+    moved: int | None = 0
     per_second: float = 0.0
     remaining: int | None = None
     eta_seconds: float | None = None
@@ -263,16 +265,16 @@ class SyphonView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendsView:
-    """Messages sent by tasks over the last hours, by route.
+    """Messages sent by tasks over the last hours, by route; unknown before Airflow 3.3.
 
     :param slots: ``[start, primary, backlog, spooled]`` in ascending order; slots without messages are omitted.
     """
 
     slot_seconds: int
     hours: int
-    primary: int = 0
-    backlog: int = 0
-    spooled: int = 0
+    primary: int | None = 0
+    backlog: int | None = 0
+    spooled: int | None = 0
     slots: Sequence[tuple[float, int, int, int]] = ()
 
 
@@ -281,7 +283,7 @@ class CostView:
     """Billed operations of the last 24 hours.
 
     :param operations: of tasks, by kind; work in the triggerer is not metered.
-    :param total: sum of ``operations``.
+    :param total: sum of ``operations``; unknown before Airflow 3.3.
     :param quiet_day: receive operations that a continuous syphon takes in a day on empty queues.
     :param page: operations made by this page since it was first opened.
     :param amount: cost of ``total`` beyond the operations included in the base charge.
@@ -290,7 +292,7 @@ class CostView:
     """
 
     operations: Mapping[str, int] = field(default_factory=dict)
-    total: int = 0
+    total: int | None = 0
     quiet_day: int = 0
     page: int = 0
     amount: str = "0.00"

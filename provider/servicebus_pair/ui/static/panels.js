@@ -55,7 +55,7 @@ function table(caption, heads, rows, { tight = false } = {}) {
 }
 
 function entities(pair, now) {
-  if (pair.entities.length === 0) return "No task has sent anything yet.";
+  if (pair.entities.length === 0) return pair.sends.primary === null ? "No entity has failed yet." : "No task has sent anything yet.";
   const sorted = [...pair.entities].sort((a, b) => SEVERITY[a.state] - SEVERITY[b.state] || a.entity.localeCompare(b.entity));
   const heads = ["Entity", "Health", "For", "By", "Reason", "Last ping", "Sent to primary / backlog / spool"];
   const entityTable = (list, caption) => table(caption, heads, list.map((entity) => ({ key: entity.entity, cells: entityCells(entity, now) })));
@@ -83,7 +83,7 @@ function entityCells(entity, now) {
     reason === "–" && !isWaiting ? reason : h("span", { class: "wrap" }, reason,
       isWaiting ? h("span", { class: "muted" }, ` · at least ${plural(entity.waiting, "message")} in the backlog`) : ""),
     entity.last_ping === null ? "–" : relativeTime(entity.last_ping, now),
-    [h("span", { class: "primary" }, formatNumber(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "backlog" : "muted" }, formatNumber(entity.backlog)),
+    entity.primary === null ? "–" : [h("span", { class: "primary" }, formatNumber(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "backlog" : "muted" }, formatNumber(entity.backlog)),
       " / ", h("span", { class: entity.spooled > 0 ? "spool" : "muted" }, formatNumber(entity.spooled))],
   ];
 }
@@ -91,13 +91,14 @@ function entityCells(entity, now) {
 function timeline(pair, now, width) {
   const { sends: sent } = pair;
   const first = now - sent.hours * 3600;
-  if (sent.slots.length === 0 && !pair.incidents.some((each) => (each.until ?? now) > first)) return "No task sent anything, and nothing failed over.";
+  const isCounted = sent.primary !== null;
+  if (sent.slots.length === 0 && !pair.incidents.some((each) => (each.until ?? now) > first)) return isCounted ? "No task sent anything, and nothing failed over." : "Nothing failed over.";
   const legend = (kind, text) => h("span", {}, h("i", { class: `swatch ${kind}` }), text);
   return [
     h("p", { class: "legend" },
-      legend("primary", `primary ${formatNumber(sent.primary)}`),
-      legend("backlog", `backlog ${formatNumber(sent.backlog)}`),
-      pair.spool.configured && legend("spool", `spool ${formatNumber(sent.spooled)}`),
+      isCounted && legend("primary", `primary ${formatNumber(sent.primary)}`),
+      isCounted && legend("backlog", `backlog ${formatNumber(sent.backlog)}`),
+      isCounted && pair.spool.configured && legend("spool", `spool ${formatNumber(sent.spooled)}`),
       legend("outage", "failed over"),
       h("span", { class: "muted" }, "as tasks reported")),
     sendsPlot(sent, pair.incidents, now, Math.max(300, width - 36)),
@@ -114,7 +115,9 @@ function syphon(pair, now, runLink) {
     figure("rate", `${formatNumber(view.per_second)}/s`),
     figure("time left", view.eta_seconds !== null ? formatDuration(view.eta_seconds) : view.remaining === 0 ? "done" : view.paused ? "paused" : "unknown"),
   ];
-  if (view.running > 0) {
+  if (view.running > 0 && view.moved === null) {
+    parts.push(h("dl", { class: "figures" }, figures));
+  } else if (view.running > 0) {
     const total = view.moved + (view.remaining ?? 0);
     const fraction = total > 0 ? view.moved / total : 1;
     parts.push(
@@ -123,7 +126,7 @@ function syphon(pair, now, runLink) {
         h("dl", { class: "figures" }, figure("moved", formatNumber(view.moved)), figures)));
   } else if (view.per_second > 0) {
     parts.push(
-      h("p", { class: "notice calm" }, "No Airflow task is draining, but the backlog is shrinking: a Spark job or another syphon is at work."),
+      view.moved !== null && h("p", { class: "notice calm" }, "No Airflow task is draining, but the backlog is shrinking: a Spark job or another syphon is at work."),
       h("dl", { class: "figures" }, figures));
   } else {
     const waiting = [[view.remaining, "backlog"], [spooledMessages(pair), "spool"]].filter(([count]) => count > 0);
@@ -134,7 +137,7 @@ function syphon(pair, now, runLink) {
   }
   const active = view.drains.slice(0, view.running);
   const recent = view.drains.slice(view.running);
-  if (view.drains.length > 0) parts.push(note("Moved messages and the rate of tasks are as the tasks reported."));
+  if (view.drains.length > 0 && view.moved !== null) parts.push(note("Moved messages and the rate of tasks are as the tasks reported."));
   if (active.length > 0) parts.push(h("details", { open: true, key: "active" }, h("summary", {}, plural(view.running, "task")), drains(active, now, runLink)));
   if (recent.length > 0) parts.push(h("details", { key: "recent" }, h("summary", {}, "Recent tasks"), drains(recent, now, runLink)));
   return parts;
@@ -144,7 +147,7 @@ function drains(list, now, runLink) {
   return h("ul", { class: "plain" }, list.map((drain) => h("li", { key: [drain.dag_id, drain.run_id, drain.task_id, drain.map_index].join("/") },
     runLink(drain, `${drain.task_id}${drain.map_index >= 0 ? ` ${drain.map_index}` : ""}`),
     " ", h("span", { class: `badge run ${drain.state}` }, drain.state),
-    ` ${plural(drain.moved, "message")} moved`,
+    drain.moved === null ? "" : ` ${plural(drain.moved, "message")} moved`,
     drain.dead_lettered > 0 ? `, ${formatNumber(drain.dead_lettered)} dead-lettered` : "",
     drain.at === null ? "" : [", ", relativeTime(drain.at, now)])));
 }
@@ -223,9 +226,10 @@ function deadLetters(pair, now) {
 function cost(pair, now) {
   const view = pair.cost;
   if (view.total === 0 && view.reported_at === null) return `No task made a billed operation; this page made ${formatNumber(view.page)}.`;
+  if (view.total === null && view.reported_at === null) return `What tasks made is unknown; this page made ${formatNumber(view.page)}.`;
   const kinds = Object.entries(view.operations).sort((a, b) => b[1] - a[1]);
   return [
-    h("p", {}, h("strong", {}, formatNumber(view.total)), ` operations, as tasks reported; a continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day. `,
+    view.total !== null && h("p", {}, h("strong", {}, formatNumber(view.total)), ` operations, as tasks reported; a continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day. `,
       h("span", { class: "muted" }, `Cost beyond the base charge: ${view.amount} ${view.currency} (prices of ${view.as_of}). This page made ${formatNumber(view.page)} more operations. Pings by triggers are not metered.`)),
     kinds.length > 0 && h("details", {}, h("summary", {}, "By kind"),
       h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${formatNumber(number)}`)))),

@@ -19,10 +19,10 @@ export function recordTotals(pairs, at) {
   }
 }
 
-/** Returns the messages per second of a route, or null before two snapshots. */
+/** Returns the messages per second of a route, or null before two snapshots and where tasks count nothing. */
 function rate(pair, route) {
   const history = histories.get(pair.conn_id) ?? [];
-  if (history.length < 2) return null;
+  if (history.length < 2 || history.at(-1)[route] === null) return null;
   const [first, last] = [history[0], history.at(-1)];
   return Math.max(0, last[route] - first[route]) / (last.at - first.at);
 }
@@ -48,7 +48,7 @@ export function rungs(pair, now) {
   return h("ol", { class: "rungs", "aria-label": "Where sends go" },
     rung("primary", "1 primary", pair.primary.name, reachability(pair.primary, now), used.primary, [
       figure("now", perSecond(rate(pair, "primary"))),
-      figure(`sent in ${pair.sends.hours} h`, formatNumber(pair.sends.primary)),
+      figure(`sent in ${pair.sends.hours} h`, pair.sends.primary === null ? "unknown" : formatNumber(pair.sends.primary)),
     ], kindOf(pair.primary)),
     rung("backlog", "2 backlog on the secondary", pair.secondary.name, reachability(pair.secondary, now), used.backlog, [
       figure("now", perSecond(rate(pair, "backlog"))),

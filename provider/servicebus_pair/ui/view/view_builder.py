@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Final
 
+from servicebus_pair.airflow_runtime.airflow_version import has
 from servicebus_pair.airflow_runtime.state.spool_sightings import SPOOLS_KEY, parse_sightings
 from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, SyphonControl
 from servicebus_pair.core import Operations, PairSettings, bill
@@ -70,7 +71,7 @@ def build_pair_view(
     healthy = {each.entity: (each.since, each.by) for each in entities if each.state == "healthy" and each.since}
     shrink_rate = 0.0 if status is None else _shrink_rate(status.counts)
     dags, has_state = records.dags.get(conn_id, ()), conn_id in records.asset_ids
-    return PairView(
+    view = PairView(
         conn_id=conn_id,
         problem=None if valid is not None else str(settings),
         primary=_namespace_view(status, valid, "primary"),
@@ -89,6 +90,20 @@ def build_pair_view(
         ),
         action_log=[_action_record_view(each) for each in records.action_log.get(conn_id, ())[:_MAX_ACTION_RECORDS]],
         actions=[build_action_view(name, dags, has_state=has_state) for name in ActionName],
+    )
+    return view if has("task_state") else _without_counts(view)
+
+
+def _without_counts(view: PairView) -> PairView:
+    """Return a view in which nothing is known that tasks count in their state."""
+    sent: dict[str, Any] = {"primary": None, "backlog": None, "spooled": None}
+    drains = [replace(each, moved=None) for each in view.syphon.drains]
+    return replace(
+        view,
+        entities=[replace(each, **sent, drained=None) for each in view.entities],
+        sends=replace(view.sends, **sent),
+        syphon=replace(view.syphon, drains=drains, moved=None),
+        cost=replace(view.cost, total=None),
     )
 
 
@@ -201,7 +216,8 @@ def _syphon_view(
     active = [drain for drain in drains if drain.state in ACTIVE_STATES]
     active_runs = {(drain.dag_id, drain.run_id) for drain in active}
     per_second = sum(drain.per_second for drain in active if drain.state == "running")
-    if not active and not any((drain.at or 0.0) > now - _RECENT_DRAIN_SECONDS for drain in drains):
+    is_reported = bool(active) or any((drain.at or 0.0) > now - _RECENT_DRAIN_SECONDS for drain in drains)
+    if not (is_reported and has("task_state")):
         per_second = shrink_rate
     remaining = None if backlog.counted_at is None else backlog.messages
     eta = remaining / per_second if remaining and per_second > 0 else None
@@ -215,7 +231,7 @@ def _syphon_view(
         rate_reason=control.rate_reason,
         drains=drains[: max(_MAX_DRAINS, len(active))],
         running=len(active),
-        moved=sum(drain.moved for drain in drains if (drain.dag_id, drain.run_id) in active_runs),
+        moved=sum(drain.moved or 0 for drain in drains if (drain.dag_id, drain.run_id) in active_runs),
         per_second=round(per_second, 1),
         remaining=remaining,
         eta_seconds=None if eta is None else round(eta, 1),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from servicebus_pair.core import PairSettings
+from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 from servicebus_pair.core.sdk.administration.data_plane import QueueDepth
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
@@ -103,3 +104,21 @@ def test_session_queues_are_polled_on_a_quiet_day_as_well(settings: PairSettings
     ordered = replace(settings, options=replace(settings.options, ordering="session"))
     views = [build_pair_view(CONN_ID, each, STATUS, Records(), now=NOW) for each in (settings, ordered)]
     assert [view.cost.quiet_day for view in views] == [960, 1920]
+
+
+def test_before_airflow_33_what_tasks_count_is_unknown_and_the_rate_is_that_of_the_backlog(
+    settings: PairSettings, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("airflow.__version__", "3.2.2")
+    task = TaskActivity("recovery", "run", "drain", -1, "running", drains=True, counters={})
+    health = {"health/flights": EntityHealth(state=HealthState.FAILED_OVER, since=NOW - 60, reason="test").to_json()}
+    records = Records(activities={CONN_ID: [task]}, states={CONN_ID: health})
+    shrinking = replace(STATUS, counts=((NOW - 10, 400), (NOW, 300)))
+
+    view = build_pair_view(CONN_ID, settings, shrinking, records, now=NOW)
+
+    [entity], [drain] = view.entities, view.syphon.drains
+    counts = (entity.primary, entity.backlog, entity.spooled, entity.drained, view.sends.primary, view.sends.backlog)
+    assert {*counts, view.sends.spooled, view.syphon.moved, drain.moved, view.cost.total} == {None}
+    syphon = view.syphon
+    assert (entity.state, syphon.running, syphon.per_second, syphon.eta_seconds) == ("failed_over", 1, 10, 30)
