@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import LockLostError, ServerBusyError, TimedOutError
 from servicebus_pair.core.syphon.backlog_entry import Selection
@@ -20,10 +22,11 @@ class FakeSession(FakeQueue):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.locked_until: float | None = clock.now() + 60
+        self.renewed_for = 60.0
 
     async def renew(self, *, timeout: float) -> None:
         self._call("renew", timeout)
-        self.locked_until = self.clock.now() + 60
+        self.locked_until = self.clock.now() + self.renewed_for
 
 
 class Work:
@@ -140,6 +143,37 @@ async def test_section_6_what_could_not_be_settled_within_the_lock_waits_and_is_
     assert (work.worker.blocked_by, work.context.backoff.errors()) == (None, {})
     await work.steps()
     assert (work.flights.ids, len(work.session.called("renew"))) == (numbered(3), 0 if sent else 1)
+
+
+@given(
+    timeouts=st.sampled_from([(), (10,), (10, 20)]),
+    turns=st.lists(st.tuples(st.floats(0, 59), st.floats(1, 60)), min_size=1, max_size=5),
+)
+@example(timeouts=(10, 20), turns=[(0, 60), (40, 52), (4, 60)])
+async def test_section_6_a_session_whose_renewals_are_answered_late_does_not_stand_still(
+    timeouts: tuple[float, ...], turns: list[tuple[float, float]]
+) -> None:
+    work = Work()
+    for seconds in timeouts:
+        work.context.attempts.record_timeout("flights", seconds)
+    for number, (later, renewed_for) in enumerate(turns):
+        work.clock.time += later
+        work.session.renewed_for = renewed_for
+        work.session.put("flights", f"m{number}")
+        await work.steps(2)
+        assert work.flights.ids == numbered(number + 1)
+
+
+async def test_section_6_a_lock_too_short_for_a_send_is_renewed_before_each_try() -> None:
+    work = Work(1)
+    work.session.renewed_for = 0.7
+    work.clock.time += 31
+    for renewals in (1, 2, 3):
+        await work.steps()
+        assert (work.waiting, len(work.session.called("renew"))) == (["m0"], renewals)
+    work.session.renewed_for = 60
+    await work.steps()
+    assert work.flights.ids == ["m0"]
 
 
 async def test_section_6_a_lock_that_seems_longer_than_a_minute_is_not_believed() -> None:

@@ -132,13 +132,13 @@ class BatchSender:
             send_before = min(entry.send_before for entry in entries.values())
         if lock_seconds is None:
             # Of messages that waited in the link's buffer, less is left of the locks than of the others.
-            lock_seconds = max(entry.lock_seconds for entry in entries.values())
-        self._longest_lock = max(self._longest_lock, lock_seconds)
+            self._longest_lock = max(self._longest_lock, *(entry.lock_seconds for entry in entries.values()))
+            lock_seconds = self._longest_lock
         limits = _Limits(
             destination,
             entity=next(iter(entries.values())).entity,
             send_before=send_before,
-            max_attempt=_ATTEMPT_SHARE * self._longest_lock,
+            max_attempt=_ATTEMPT_SHARE * lock_seconds,
         )
         await destination.open(timeout=self._timeout(limits))
         for batch in await self._pack(destination, entries):

@@ -221,7 +221,8 @@ class SessionWorker:
                     await self._dead_letter(entry, UndeliverableError(dead_letter_reason(error), str(error)))
                 pending.clear()
             except LocksExpiringError:
-                failed = True
+                # Renewed before the next try: without a call in between, the event loop would run nothing else.
+                failed, self._lock_ends = True, started
             except ServiceError as error:
                 failed, timed_out = True, isinstance(error, TimedOutError)
                 self.blocked_by = entity
