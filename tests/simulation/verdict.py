@@ -35,6 +35,8 @@ class Verdict:
         # Dead-lettered as rejected while the primary rejected good messages: what SPEC section 4 asks for.
         self._refused_in_time: set[str] = set()
         self._set_aside: set[str] = set()
+        # Dead-lettered for an allowed reason: a copy that an unconfirmed attempt stores after that is in no order.
+        self._left_the_order: set[str] = set()
         self._first: dict[str, list[int]] = {}
 
     def account(self, given: Sequence[str], accepted: Sequence[str], unsent: Sequence[str]) -> None:
@@ -52,8 +54,11 @@ class Verdict:
 
     def refused(self, name: str, reason: str) -> None:
         """Note that a syphon dead-lettered a message, or set it aside in the spool."""
-        if reason == "Rejected" and self._loop.time() < self.rejecting_until + _VERDICT_TIME:
+        in_time = reason == "Rejected" and self._loop.time() < self.rejecting_until + _VERDICT_TIME
+        if in_time:
             self._refused_in_time.add(name)
+        if in_time or reason in _ALLOWED_REASONS:
+            self._left_the_order.add(name)
 
     def set_aside(self, names: Sequence[str]) -> None:
         """Note that messages were set aside in the spool, because the service refused them."""
@@ -65,7 +70,7 @@ class Verdict:
     def arrived(self, primary: Service, name: str) -> None:
         """Note that the primary stored a message."""
         self._record.note("primary", name)
-        if primary.witness.stored[name] == 1:
+        if primary.witness.stored[name] == 1 and name not in self._left_the_order:
             writer, _, number = name.rpartition(".")
             self._first.setdefault(writer, []).append(int(number))
 
