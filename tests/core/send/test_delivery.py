@@ -36,6 +36,8 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted, Route
 from servicebus_pair.core.model.health_transitions import FailOver
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, body_digest
+from servicebus_pair.core.sdk import message_batch
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
@@ -171,6 +173,27 @@ async def test_section_9_a_failing_observer_ends_the_send_with_the_accepted_mess
         assert await local_pair.primary_ids() == ["m0", "m1", "m2", "m3"]
         # The other observers received the event.
         assert len(local_pair.recorder.of(MessagesAccepted)) == 2
+
+
+async def test_section_9_what_a_ledger_records_is_prepared_while_the_outcome_is_awaited(
+    local_pair: LocalPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float] = []
+    clock = asyncio.get_running_loop().time
+
+    def timed(message: AmqpMessage) -> str | None:
+        times.append(clock())
+        return body_digest(message)
+
+    monkeypatch.setattr(message_batch, "body_digest", timed)
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        local_pair.primary.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.1))
+        times.clear()
+        started = clock()
+        await sender.send(numbered(3))
+    assert (len(times), max(times) - started) == (3, pytest.approx(0, abs=0.01))
+    assert clock() - started >= 0.1
 
 
 async def test_section_4_an_observer_that_fails_on_a_health_change_does_not_stop_the_failover() -> None:

@@ -50,6 +50,7 @@ class EncodedBatch(SizedBatch[AmqpMessage]):
         self._first: Any = None
         self.ids: list[str] = []
         self.sizes: list[int] = []
+        self._refs: tuple[MessageRef, ...] = ()
 
     def try_add(self, message: AmqpMessage) -> bool:
         """Add ``message``; return False when the batch is full.
@@ -80,7 +81,13 @@ class EncodedBatch(SizedBatch[AmqpMessage]):
     @property
     def refs(self) -> tuple[MessageRef, ...]:
         """Id, size and digest of each message, for those who record it."""
-        return tuple(map(MessageRef, self.ids, self.sizes, map(body_digest, self.messages)))
+        self.prepare_refs()
+        return self._refs
+
+    def prepare_refs(self) -> None:
+        """Make :attr:`refs`, unless they are made; once the batch is complete."""
+        if len(self._refs) < len(self.ids):
+            self._refs = tuple(map(MessageRef, self.ids, self.sizes, map(body_digest, self.messages)))
 
     def _envelope_bytes(self) -> int:
         # The SDK copies id, session id and partition key of the first message to the batch envelope without counting

@@ -90,7 +90,7 @@ class AttemptExecutor:
         :raises ServiceError: classified; the account says what is in doubt.
         :raises ObserverError: the batch was accepted, but an observer missed it.
         """
-        sending = operation(batch.encoded, slot, partial(self.state.start_attempt, batch.messages))
+        sending = operation(batch.encoded, slot, partial(self._start, batch))
         try:
             if not await (sending if self._hold_lease is None else self._within(self._hold_lease(), sending)):
                 return False
@@ -102,6 +102,12 @@ class AttemptExecutor:
             refs = batch.encoded.refs
             self._registry.emit(self._accepted(self._entity, route, queue, refs, self._clock.now()))
         return True
+
+    def _start(self, batch: TrackedBatch) -> None:
+        self.state.start_attempt(batch.messages)
+        if self._registry.observers:
+            # Once the send waits, its time is free: digests cost as much as writing them to a ledger.
+            asyncio.get_running_loop().call_soon(batch.encoded.prepare_refs)
 
     async def spool(self, messages: Sequence[TrackedMessage], spool: Spool) -> None:
         """Write messages to the spool.
