@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from tests.benchmarks import GROUPS
@@ -38,9 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(group: str, arguments: Mapping[str, int]) -> int:
     print(f"{group}\n  {'measure':<64} {'value':>12} {'unit':<22} goal")  # noqa: T201 - the result
     measures: list[Measure] = []
+    started = perf_counter()
     for measure in import_module(f"tests.benchmarks.{group}").measures(**arguments):
         measures.append(measure)
         print(_row(measure), flush=True)  # noqa: T201
+    print(f"  {group} took {perf_counter() - started:.0f} s")  # noqa: T201
     _FOLDER.mkdir(exist_ok=True)
     file = _FOLDER / f"{group}.json"
     file.write_text(json.dumps([measure.as_json() for measure in measures], indent=2) + "\n", encoding="utf-8")
