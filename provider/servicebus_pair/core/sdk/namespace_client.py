@@ -42,6 +42,8 @@ ResultT = TypeVar("ResultT")
 # What arrives between two receives, the public SDK releases, and later messages of the session overtake it; a buffer
 # keeps them, under the lock of the session.
 _PUBLIC_SESSION_PREFETCH: Final = 100
+# Until the size of messages is known, frames bound their bytes: so many that a first receive needs one round trip.
+_RELAY_FRAME_BYTES: Final = 2**16
 
 
 class NamespaceClient:
@@ -119,7 +121,10 @@ class NamespaceClient:
         link = (RelayReceiveLink if relay_bytes else ReceiveLink)(
             self,
             path,
-            lambda: patch_link(self._client.get_queue_receiver(path, sub_queue=sub_queue)),
+            lambda: patch_link(
+                self._client.get_queue_receiver(path, sub_queue=sub_queue),
+                max_frame_bytes=_RELAY_FRAME_BYTES if relay_bytes else None,
+            ),
             should_stop=should_stop,
         )
         if isinstance(link, RelayReceiveLink):
@@ -185,7 +190,8 @@ class NamespaceClient:
                     session_id=chosen,
                     max_wait_time=wait,
                     prefetch_count=0 if fast_path() else _PUBLIC_SESSION_PREFETCH,
-                )
+                ),
+                max_frame_bytes=_RELAY_FRAME_BYTES if relay_bytes else None,
             ),
             should_stop=should_stop,
             session_id=session_id,
