@@ -7,7 +7,6 @@
 #   make test           run the quick tests; ARGS="tests/core/send -k divert" selects some
 #   make test-all       run all tests, including those of more than 20 seconds each, and properties with all examples
 #   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
-#   make explore        search for event sequences that lose or reorder messages, new ones on each run
 #   make compatibility  import, parse, survive an outage and run Airflow's quick tests on each minor version of Airflow and
 #                       each Python, and the data source's on each one of Spark, in environments of their own;
 #                       ONLY=3.1-py3.12 or ONLY=spark selects some, ARGS=--walk is without Airflow's tests
@@ -25,7 +24,7 @@
 #   make clean          remove everything that these targets created
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all test-public-sdk explore compatibility conformance bench chaos simulate mutants check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all test-public-sdk compatibility conformance bench chaos simulate mutants check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,9 +54,6 @@ test-all: test
 test-public-sdk: export SERVICEBUS_PAIR_SDK_PATH = public
 test-public-sdk: setup
 	@.ci/within python -m tests.retry $(quick) -- -m "not slow" tests/core $(ARGS)
-
-explore: setup
-	@.ci/within pytest -m exploring $(ARGS)
 
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP) $(if $(MESSAGES),--messages $(MESSAGES))

@@ -58,7 +58,6 @@ LONGEST = [
     "airflow/decorators/test_servicebus_send.py",
     "airflow/triggers/test_primary_health.py",
     "airflow/scenarios/test_masked_secrets.py",
-    "core/scenarios/test_random_operations.py",
     "core/scenarios/test_process_kill.py",
     "emulator/scenarios/test_message_sizes.py",
     "emulator/scenarios/test_process.py",

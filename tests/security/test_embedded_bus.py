@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.admin import http_requests
 from servicebus_emulator.amqp.codec.sections import SectionCode
 from servicebus_emulator.amqp.codec.value_codec import encode
-from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.config import parse_config
 from servicebus_emulator.engine.model.access_policy import ROOT_POLICY
 from servicebus_emulator.engine.model.descriptions import QueueDescription
@@ -75,22 +73,15 @@ async def test_the_default_client_gets_no_token_once_a_key_is_configured(where: 
 
 
 @pytest.mark.parametrize("path", ["/$faults", "/$Resources/queues?api-version=2021-05", "/$page/overview"])
-@pytest.mark.parametrize("token", ["", "\nAuthorization: any"])
-@pytest.mark.parametrize(
-    ("host", "served"),
-    [
-        ("localhost", True),
-        ("127.0.0.1:5300", True),
-        ("[::1]", True),
-        ("evil.example", False),
-        ("127.0.0.1.evil", False),
-    ],
-)
-async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(path: str, token: str, host: str, served: bool):
+async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(path: str):
+    hosts = dict.fromkeys(("localhost", "127.0.0.1:5300", "[::1]"), b"200")
+    hosts |= dict.fromkeys(("evil.example", "127.0.0.1.evil"), b"401")
     async with Emulator(["contoso"], open=True) as emulator:
-        answer = await http(emulator["contoso"], f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close")
-
-    assert answer.partition(b"\r\n")[0].split()[1] == (b"200" if served else b"401")
+        for token in ("", "\nAuthorization: any"):
+            for host, status in hosts.items():
+                head = f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close"
+                answer = await http(emulator["contoso"], head)
+                assert answer.partition(b"\r\n")[0].split()[1] == status, (host, token)
 
 
 @pytest.mark.parametrize("path", ["/$faults", "/flights?api-version=2021-05", "/t/oauth2/v2.0/token"])
@@ -103,17 +94,3 @@ async def test_bodies_that_are_half_sent_are_given_up(path: str, monkeypatch: py
         await asyncio.gather(*(http(emulator["contoso"], head, b"x" * 100_000) for _ in range(20)))
 
     assert asyncio.get_running_loop().time() - started < 15
-
-
-@pytest.mark.parametrize(
-    "said", [b"", b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00", b"\x16\x03\x01\x02\x00", b"GET /"]
-)
-async def test_silent_connections_end_in_the_stated_time(said: bytes):
-    timeouts = ClientTimeouts(greeting_seconds=0.4, opening_seconds=0.4)
-    async with Emulator(["contoso"], timeouts=timeouts) as emulator:
-        hosted = emulator["contoso"]
-        reader, writer = await asyncio.open_connection(hosted.host, hosted.amqp_port)
-        writer.write(said)
-        with contextlib.suppress(ConnectionError):
-            await asyncio.wait_for(reader.read(), 15)
-        writer.transport.abort()

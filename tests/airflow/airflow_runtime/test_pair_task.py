@@ -84,33 +84,24 @@ def make(kind: Any, /, **parameters: Any) -> Any:
     return kind(**{"task_id": "task", **NEEDED.get(kind.__name__, {}), **parameters})
 
 
-PARAMETERS = [(kind, name) for kind in CLASSES for name in sorted(own_parameters(kind))]
-every_parameter = pytest.mark.parametrize(
-    ("kind", "name"), PARAMETERS, ids=[f"{kind.__name__}-{name}" for kind, name in PARAMETERS]
-)
-
-
 def test_the_tables_of_this_test_are_complete():
     assert len(CLASSES) >= 16
     assert {kind.__name__ for kind in CLASSES} == set(MAPPED)
 
 
-@every_parameter
-def test_every_parameter_of_a_wrong_type_is_refused_when_the_dag_is_parsed(kind: Any, name: str):
-    with pytest.raises(ConfigurationError, match=name):
-        make(kind, **{name: object()})
+@every_class
+def test_every_parameter_of_a_wrong_type_is_refused_when_the_dag_is_parsed_mapped_or_not(kind: Any):
+    for name in sorted(own_parameters(kind)):
+        with pytest.raises(ConfigurationError, match=name):
+            make(kind, **{name: object()})
+        with pytest.raises(ConfigurationError, match=name):
+            kind.partial(**{"task_id": "task", name: object()})
 
 
-@every_parameter
-def test_mapped_tasks_are_checked_when_the_dag_is_parsed_too(kind: Any, name: str):
-    with pytest.raises(ConfigurationError, match=name):
-        kind.partial(**{"task_id": "task", name: object()})
-
-
-@every_parameter
-def test_every_parameter_may_be_a_template_unless_it_says_how_the_task_runs(kind: Any, name: str):
-    assert (name in kind.template_fields) is (name not in NOT_TEMPLATED)
-    if name in kind.template_fields and name != "messages":
+@every_class
+def test_every_parameter_may_be_a_template_unless_it_says_how_the_task_runs(kind: Any):
+    assert own_parameters(kind) - {*kind.template_fields} == own_parameters(kind) & NOT_TEMPLATED
+    for name in own_parameters(kind) & {*kind.template_fields} - {"messages"}:
         make(kind, **{name: "{{ params.value }}"} | ({"messages": None} if name in ("json_lines", "path") else {}))
 
 
@@ -209,14 +200,14 @@ def test_every_task_links_to_the_page_and_the_portal(kind: Any):
     assert kind.portal_side in ("primary", "secondary")
 
 
-@every_class
-def test_every_task_fails_at_once_without_its_connection(kind: Any, run_dag: RunDag):
+def test_every_task_fails_at_once_without_its_connection(run_dag: RunDag):
     with DAG("permanent", schedule=None) as dag:
-        make(kind, servicebus_pair_conn_id="nowhere", retries=3)
+        for kind in CLASSES:
+            make(kind, task_id=kind.__name__, servicebus_pair_conn_id="nowhere", retries=3)
 
-    [instance] = run_dag(dag).get_task_instances()
+    ended = {each.task_id: (each.state, each.try_number) for each in run_dag(dag).get_task_instances()}
 
-    assert (instance.state, instance.try_number) == ("failed", 1)
+    assert ended == {kind.__name__: ("failed", 1) for kind in CLASSES}
 
 
 @every_class

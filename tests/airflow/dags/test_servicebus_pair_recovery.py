@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -18,13 +17,11 @@ from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.dags import proof_dag, recovery_dag
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import (
     CONN_ID,
     EXAMPLES,
     Example,
     Pair,
-    RestartSoon,
     RunDag,
     define_connection,
     events,
@@ -33,7 +30,7 @@ from tests.airflow.conftest import (
     states,
 )
 from tests.airflow.support import tasks
-from tests.airflow.support.queues import contents, divert, divert_session
+from tests.airflow.support.queues import contents, divert
 
 Recover: TypeAlias = Callable[..., Any]
 RECOVERY = "servicebus_pair_recovery"
@@ -103,27 +100,6 @@ def test_each_non_empty_queue_is_drained_by_a_mapped_task_and_they_share_the_rat
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
     limits = re.findall(r"this task moves at most (\S+) messages/s", caplog.text)
     assert limits == ["25"]  # then the last one has it all
-
-
-def test_ordered_backlogs_are_planned_and_drained_with_the_others(
-    pair: Pair, recover: Recover, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
-):
-    """SPEC section 6: with session order, diverted messages of sessions are in queues that require sessions."""
-    pair.settings |= {"ordering": "session"}
-    define_connection(monkeypatch, pair.extra())
-    run_task(run_dag, tasks.provision)
-    asyncio.run(divert(pair, "briefings", count=2))
-    asyncio.run(divert_session(pair, session_queue_paths("contoso", 2)[1], "flights", count=4))
-
-    plan = results(recover(plan_only=True))["plan"]
-    report = results(recover())["report"]
-
-    waiting = {entity: each["messages"] for entity, each in plan["waiting"].items()}
-    assert (waiting, plan["locked"]) == ({"flights": 4, "briefings": 2}, 0)
-    assert (report["moved"], report["dead_lettered"]) == ({"flights": 4, "briefings": 2}, {})
-    arrived = contents(pair.primary["contoso"], "flights")
-    assert [(each.message_id, each.session_id) for each in arrived] == [(f"s{n}", "N14228") for n in range(4)]
-    assert ServiceBusPairHook(CONN_ID).filled_backlog_queues() == ()
 
 
 def test_sessions_sent_during_a_failover_are_recovered_in_order(
@@ -274,50 +250,3 @@ def test_arguments_of_the_factory_reach_the_dag():
 def test_a_queue_outside_the_backlog_is_refused():
     with pytest.raises(ConfigurationError, match=r"queue 'orders' is not a backlog queue: they begin with 'contoso/"):
         ServiceBusPairHook(CONN_ID).filled_backlog_queues(["orders"])
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_recovery_from_a_real_outage_loses_nothing_and_the_next_run_is_empty(  # noqa: PLR0917  fixtures
-    pair: Pair,
-    recover: Recover,
-    restart_soon: RestartSoon,
-    run_dag: RunDag,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """SPEC sections 4, 6 and 9: what was sent during the outage arrives once, and Spark proves it."""
-    bodies = [str(number) for number in range(30)]
-
-    def send(entity: str) -> ServiceBusPairSendOperator:
-        return tasks.send(task_id=entity, entity=entity, messages=bodies, ledger=str(tmp_path / "ledger"))
-
-    run_task(run_dag, tasks.provision)
-    pair.primary.kill()
-    sent = run_task(run_dag, lambda: send("flights"), lambda: send("briefings"))
-    restart_soon(pair.primary)
-
-    first = recover()
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    proof = run_dag(
-        proof_dag(
-            servicebus_pair_conn_id=CONN_ID,
-            entities=["flights", "briefings"],
-            ledger=str(tmp_path / "ledger"),
-            output=str(tmp_path / "output"),
-            spark_conn_id="spark_here",
-        )
-    )
-    second = recover()
-
-    assert [sent[entity]["diverted"] for entity in ("flights", "briefings")] == [30, 30]
-    report = results(first)["report"]
-    assert report["moved"] == {"flights": 30, "briefings": 30}
-    assert report["dead_lettered"] == {}
-    proven = results(proof)["report"]
-    assert (proven["lost"], proven["delivered"]) == (0, 60)
-    [page] = (tmp_path / "output" / f"{CONN_ID}_proof").glob("*/reconcile/report.html")
-    assert page.read_text().startswith("<!doctype html>")
-    for entity in ("flights", "briefings"):
-        assert sorted(message.body for message in contents(pair.primary["contoso"], entity)) == sorted(bodies)
-    assert (second.state, states(second)["drain"]) == ("success", "skipped")

@@ -145,29 +145,6 @@ def test_an_empty_file_sends_nothing_and_logs_it(run_dag: RunDag, capfd: pytest.
 
 
 @pytest.mark.usefixtures("pair")
-def test_a_file_changed_after_validation_is_sent_up_to_the_first_invalid_line(
-    log_of_failure: LogOfFailure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from servicebus_pair.operators._support import json_lines as lines
-
-    file = tmp_path / "messages.jsonl"
-    good, bad = ["x"] * 2_500, ["x"] * 2_400 + [17]
-    file.write_text("\n".join(map(json.dumps, good)))
-    reads = lines.JsonLinesFile.lines
-
-    def changing(self: lines.JsonLinesFile) -> Iterator[tuple[int, bytes]]:
-        yield from reads(self)
-        file.write_text("\n".join(map(json.dumps, bad)))
-
-    monkeypatch.setattr(lines.JsonLinesFile, "lines", changing)
-
-    log = log_of_failure(lambda: send(path=str(file)))
-
-    assert f"{file}, line 2401 is int: it must be a text or a mapping; 2000 messages for flights were accepted" in log
-    assert "2000 by the primary and 0 by the backlog, including all of the first 2000; the others were not" in log
-
-
-@pytest.mark.usefixtures("pair")
 def test_a_failed_send_reports_what_was_accepted(log_of_failure: LogOfFailure, tmp_path: Path):
     file = tmp_path / "messages.jsonl"
     file.write_text("\n".join([*[json.dumps("x")] * 2_500, json.dumps("y" * 300_000)]))

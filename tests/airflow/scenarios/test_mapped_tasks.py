@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, events, run_task, shared_health, states
 from tests.airflow.support.queues import contents
 from tests.airflow.support.tasks import provision
@@ -14,9 +13,8 @@ from tests.airflow.support.tasks import provision
 INTERVAL = 4.0
 
 
-@pytest.mark.parametrize("kind", ["operator", "decorator"])
 def test_three_mapped_sends_wait_one_interval_and_announce_one_failover(
-    pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+    pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """SPEC section 4: health is shared by all senders of the pair."""
     from airflow.sdk import DAG, task
@@ -30,17 +28,12 @@ def test_three_mapped_sends_wait_one_interval_and_announce_one_failover(
     pair.primary.kill()
 
     with DAG("only_mapped", schedule=None) as dag:
-        if kind == "operator":
-            ServiceBusPairSendOperator.partial(
-                task_id="send", servicebus_pair_conn_id=CONN_ID, entity="flights"
-            ).expand(messages=[["a"], ["b"], ["c"]])
-        else:
 
-            @task.servicebus_send(task_id="send", servicebus_pair_conn_id=CONN_ID, entity="flights")
-            def send(text: str) -> list[str]:
-                return [text]
+        @task.servicebus_send(task_id="send", servicebus_pair_conn_id=CONN_ID, entity="flights")
+        def send(text: str) -> list[str]:
+            return [text]
 
-            send.expand(text=["a", "b", "c"])
+        send.expand(text=["a", "b", "c"])
     started = time.monotonic()
     run = run_dag(dag)
     seconds = time.monotonic() - started

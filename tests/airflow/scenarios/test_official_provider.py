@@ -7,10 +7,8 @@ speaks https, so ``REQUESTS_CA_BUNDLE`` names the namespace's ``ca_file``.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from tests.airflow.support.queues import contents, queue_names
 
 CONNECTION = {"azure_service_bus_conn_id": "asb_contoso"}
 QUEUE = {"queue_name": "flights"}
-SUBSCRIPTION = {"topic_name": "delays", "subscription_name": "late"}
 
 seen: list[str] = []
 
@@ -82,80 +79,3 @@ def test_queue_operators(contoso: EmulatorProcess, run_dag: RunDag):
 
     run_task(run_dag, operator("AzureServiceBusDeleteQueue", "delete", **QUEUE))
     assert queue_names(contoso["contoso"]) == []
-
-
-def test_topic_and_subscription_operators(contoso: EmulatorProcess, run_dag: RunDag):
-    from airflow.providers.microsoft.azure.hooks.asb import AdminClientHook
-    from azure.core.exceptions import ResourceNotFoundError
-    from azure.servicebus import ServiceBusClient, ServiceBusMessage
-    from azure.servicebus.management import SqlRuleFilter
-
-    subscription_options = {"filter_rule": SqlRuleFilter("minutes > 30"), "filter_rule_name": "late"}
-    updates = {"max_delivery_count": 7, "enable_batched_operations": False}
-    life = {"default_message_time_to_live": "PT1H", "do_xcom_push": False}
-    run_task(
-        run_dag,
-        operator("AzureServiceBusTopicCreate", "topic", topic_name="delays", **life),
-        operator(
-            "AzureServiceBusSubscriptionCreate",
-            "subscription",
-            lock_duration="PT30S",
-            **subscription_options,
-            **SUBSCRIPTION,
-        ),
-        operator("AzureServiceBusUpdateSubscription", "update", **updates, **SUBSCRIPTION),
-    )
-    hook = AdminClientHook(**CONNECTION)
-    with hook.get_conn() as client:
-        assert client.get_topic("delays").default_message_time_to_live == timedelta(hours=1)
-        subscription = client.get_subscription("delays", "late")
-        assert [rule.name for rule in client.list_rules("delays", "late")] == ["late"]
-    assert (subscription.max_delivery_count, subscription.enable_batched_operations) == (7, False)
-
-    with (
-        ServiceBusClient.from_connection_string(contoso["contoso"].connection_string) as messages,
-        messages.get_topic_sender("delays") as sender,
-    ):
-        for minutes in (10, 40):
-            sender.send_messages(ServiceBusMessage(f"{minutes} late", application_properties={"minutes": minutes}))
-    callback = {"max_message_count": 2, "message_callback": record_body}
-    run_task(
-        run_dag,
-        operator("ASBReceiveSubscriptionMessage", "receive", **callback, **SUBSCRIPTION),
-        operator("AzureServiceBusSubscriptionDelete", "no_subscription", **SUBSCRIPTION),
-        operator("AzureServiceBusTopicDelete", "no_topic", topic_name="delays"),
-    )
-    assert seen == ["40 late in receive"]
-    with hook.get_conn() as client, pytest.raises(ResourceNotFoundError):
-        client.get_topic("delays")
-
-
-async def test_triggers_fire_for_messages_in_queues_and_subscriptions(contoso: EmulatorProcess):
-    from airflow.providers.microsoft.azure.hooks.asb import AdminClientHook
-    from airflow.providers.microsoft.azure.triggers import message_bus
-    from azure.servicebus import ServiceBusMessage
-    from azure.servicebus.aio import ServiceBusClient
-
-    def create() -> None:
-        with AdminClientHook(**CONNECTION).get_conn() as client:
-            for queue in ("empty", "flights"):
-                client.create_queue(queue)
-            client.create_topic("delays")
-            client.create_subscription("delays", "all")
-
-    await asyncio.to_thread(create)
-    async with (
-        ServiceBusClient.from_connection_string(contoso["contoso"].connection_string) as client,
-        client.get_queue_sender("flights") as queue,
-        client.get_topic_sender("delays") as topic,
-    ):
-        await queue.send_messages(ServiceBusMessage("a"))
-        await topic.send_messages(ServiceBusMessage("b"))
-    options: dict[str, Any] = {"poll_interval": 0.1, "max_wait_time": 1, **CONNECTION}
-    of_queues = message_bus.AzureServiceBusQueueTrigger(queues=["empty", "flights"], **options)
-    of_topics = message_bus.AzureServiceBusSubscriptionTrigger(topics=["delays"], subscription_name="all", **options)
-
-    assert (await anext(aiter(of_queues.run()))).payload == {"message": "a", "queue": "flights"}
-    reported = (await anext(aiter(of_topics.run()))).payload
-    assert reported == {"message": "b", "topic": "delays", "subscription": "all"}
-    assert contents(contoso["contoso"], "flights") == []

@@ -93,14 +93,6 @@ def test_permanent_refusals_of_the_primary_are_raised_and_not_diverted(
     assert count_messages(keyed) == before
 
 
-@pytest.mark.usefixtures("define")
-def test_only_the_message_without_a_session_is_refused(log_of_failure: LogOfFailure):
-    log = log_of_failure(lambda: send(entity="seats", messages=[{"body": "a", "session_id": "22L"}, "b"]))
-
-    assert "SendError: 1 messages for seats were accepted, 1 by the primary and 0 by the backlog" in log
-    assert "the others were not: send to seats on contoso: ServiceBusError: message 0 of 1 has no session id" in log
-
-
 def test_a_listen_only_key_sends_nothing_and_causes_no_failover(
     define: Define, keyed: EmulatorProcess, log_of_failure: LogOfFailure
 ):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG
 
-from servicebus_emulator import EmulatorProcess
 from servicebus_pair.dags.spark_task import JOBS, SparkJobs
 from tests.airflow.conftest import CONN_ID, KEY, UNREACHABLE, RunDag, define_connection, states
 from tests.airflow.support.database import all_files, database_dump
@@ -44,15 +42,3 @@ def test_spark_submit_gets_a_reference_and_the_key_in_its_variable_only(
     assert KEY not in left
     assert KEY.encode() not in all_files()
     assert [name for name, value in environment.items() if KEY in value] == [f"AIRFLOW_CONN_{CONN_ID.upper()}"]
-
-
-def test_the_embedded_bus_gets_its_key_in_one_variable_only(tmp_path: Path):
-    with EmulatorProcess(["contoso"], data=tmp_path, key=KEY) as process:
-        command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        readable = [path for path in Path(f"/proc/{process.pid}").glob("environ") if path.stat().st_mode & 0o077]
-
-    assert KEY.encode() not in command
-    assert [each.partition(b"=")[0] for each in environment if KEY.encode() in each] == [b"SERVICEBUS_EMULATOR_KEY"]
-    assert readable == []
-    assert KEY not in str(dict(os.environ))

@@ -10,14 +10,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from azure.servicebus import ServiceBusMessage
-
-from servicebus_pair.core import Ledger, PairOptions
+from servicebus_pair.core import Ledger
 from servicebus_pair.core.protocol.backlog_queues import (
     BACKLOG_QUEUE,
-    SESSION_QUEUE,
     backlog_queue_paths,
-    session_queue_paths,
 )
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from tests.core.conftest import TwoNamespaces
@@ -27,7 +23,6 @@ from tests.core.support.queues import peek_all
 
 COUNT = 3000
 BATCH_SIZE = 100
-ORDERED = PairOptions(backlog_queue_count=3, ordering="session")
 
 
 def settings(namespaces: TwoNamespaces) -> dict[str, str]:
@@ -48,8 +43,6 @@ async def create_queues_with_short_locks(namespaces: TwoNamespaces) -> None:
     async with ServiceBusAdministration(endpoint) as administration:
         for path in backlog_queue_paths("contoso", 3):
             await administration.create_queue(path, replace(BACKLOG_QUEUE, lock_duration="PT5S"))
-        for path in session_queue_paths("contoso", 3):
-            await administration.create_queue(path, replace(SESSION_QUEUE, lock_duration="PT5S"))
 
 
 async def fill_a_backlog(namespaces: TwoNamespaces) -> None:
@@ -61,8 +54,8 @@ async def fill_a_backlog(namespaces: TwoNamespaces) -> None:
                 await sender.send(numbered(1000, start=start))
 
 
-async def start_draining(namespaces: TwoNamespaces, ledger: Path, **more: str) -> Process:
-    command = (sys.executable, "-m", "tests.core.support.drain_process", json.dumps(settings(namespaces) | more))
+async def start_draining(namespaces: TwoNamespaces, ledger: Path) -> Process:
+    command = (sys.executable, "-m", "tests.core.support.drain_process", json.dumps(settings(namespaces)))
     return await asyncio.create_subprocess_exec(*command, str(ledger), stdout=asyncio.subprocess.PIPE)
 
 
@@ -73,22 +66,6 @@ async def moved_at_least(program: Process, count: int) -> int:
     while moved < count and (line := await program.stdout.readline()):
         moved = int(line.split()[1])
     return moved
-
-
-async def test_section_6_when_one_of_two_syphons_is_killed_the_other_moves_its_messages(
-    namespaces: TwoNamespaces, tmp_path: Path
-) -> None:
-    await fill_a_backlog(namespaces)
-    one, two = [await start_draining(namespaces, tmp_path / name) for name in ("one", "two")]
-    assert await moved_at_least(one, 100) < COUNT
-    kill(one)
-    await one.wait()
-    await moved_at_least(two, COUNT + 1)
-    assert await two.wait() == 0
-    held = {message.message_id for message in await peek_all(namespaces.primary.connection_string, "flights")}
-    assert held == {f"m{n}" for n in range(COUNT)}
-    async with namespaces.pair() as pair:
-        assert (await pair.syphon().survey()).messages == 0
 
 
 async def test_section_6_a_killed_syphon_loses_nothing(namespaces: TwoNamespaces, tmp_path: Path) -> None:
@@ -117,34 +94,6 @@ async def test_section_6_a_killed_syphon_loses_nothing(namespaces: TwoNamespaces
     # Of each queue, at most one window.
     of_queues = Counter(recorded[name] for name in duplicated)
     assert max(of_queues.values(), default=0) <= BATCH_SIZE
-
-
-async def test_section_6_a_killed_syphon_keeps_the_order_of_sessions(namespaces: TwoNamespaces, tmp_path: Path) -> None:
-    await create_queues_with_short_locks(namespaces)
-    sessions = "abcdefgh"
-    async with namespaces.pair(ORDERED) as pair, pair.sender("flights") as sender:
-        await pair.fail_over("flights", reason="test")
-        for start in range(0, 360, 60):
-            numbers = range(start, start + 60)
-            sent = [ServiceBusMessage("x", message_id=f"{s}/{n}", session_id=s) for n in numbers for s in sessions]
-            assert (await sender.send(sent)).diverted == len(sent)
-    program = await start_draining(namespaces, tmp_path / "ledger", ordering="session")
-    moved = await moved_at_least(program, 200)
-    kill(program)
-    await program.wait()
-    assert moved < 360 * len(sessions)
-    async with namespaces.pair(ORDERED) as pair:
-        assert (await pair.syphon().drain()).empty
-    arrived: dict[str, dict[int, None]] = {session: {} for session in sessions}
-    found = await peek_all(namespaces.primary.connection_string, "flights")
-    # Each of the three queues has one session for the entity, with one window.
-    assert len(found) - 360 * len(sessions) <= 3 * BATCH_SIZE
-    for message in found:
-        session, _, number = (message.message_id or "").partition("/")
-        arrived[session].setdefault(int(number))
-    assert {session: list(numbers) for session, numbers in arrived.items()} == {
-        session: list(range(360)) for session in sessions
-    }
 
 
 async def test_section_9_messages_confirmed_to_a_killed_sender_are_in_its_ledger_and_on_the_primary(

@@ -136,10 +136,10 @@ def test_only_a_single_message_is_sent_outside_a_batch_and_its_id_may_be_bytes()
 
 @pytest.mark.fast_sdk
 @pytest.mark.usefixtures("public_sdk")
-@pytest.mark.parametrize("size", [*range(150, 262), 1_000, 70_000])
-def test_both_paths_measure_a_message_alike(size: int) -> None:
-    message = new_message(size=size)
-    assert encoded_size(message) == len(encode_message(message))
+def test_both_paths_measure_a_message_alike() -> None:
+    for size in (*range(150, 262), 1_000, 70_000):
+        message = new_message(size=size)
+        assert encoded_size(message) == len(encode_message(message)), size
 
 
 @pytest.mark.usefixtures("sdk_path")

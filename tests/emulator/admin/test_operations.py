@@ -17,7 +17,6 @@ from azure.servicebus.management import ServiceBusAdministrationClient as Blocki
 from servicebus_emulator.admin.operations import Administration
 from servicebus_emulator.admin.requests import Request
 from servicebus_emulator.engine.model.descriptions import (
-    INT_MAX,
     EntityStatus,
     QueueDescription,
 )
@@ -73,30 +72,6 @@ async def test_a_queue_is_created_with_the_service_s_defaults(
     assert created.auto_delete_on_idle == FOR_EVER
     assert created.enable_batched_operations is True
     assert (created.status, created.availability_status) == ("Active", "Available")
-
-
-async def test_a_backlog_queue_is_described_as_section_3_requires(
-    client: ServiceBusAdministrationClient, namespace: Namespace
-):
-    # The client reads every duration into a timedelta and so cannot write "for ever": left out, it is the default.
-    await client.create_queue(
-        BACKLOG,
-        max_size_in_megabytes=5120,
-        max_delivery_count=INT_MAX,
-        lock_duration=timedelta(minutes=1),
-        dead_lettering_on_message_expiration=True,
-        enable_batched_operations=True,
-    )
-
-    assert namespace.get_queue(BACKLOG) == QueueDescription(
-        BACKLOG,
-        max_size_in_megabytes=5120,
-        max_delivery_count=INT_MAX,
-        default_message_time_to_live=TimeSpan.MAX,
-        auto_delete_on_idle=TimeSpan.MAX,
-        dead_lettering_on_message_expiration=True,
-    )
-    assert (await client.get_queue(BACKLOG)).max_delivery_count == INT_MAX
 
 
 async def test_a_duration_rounded_up_by_the_client_is_refused_as_in_section_3(
@@ -351,24 +326,6 @@ async def test_the_namespace_reports_its_name(client: ServiceBusAdministrationCl
         "Standard",
         "Messaging",
     )
-
-
-@pytest.mark.parametrize("version", ["2017-04", "2021-05", "2024-05"])
-async def test_the_blocking_client_works_with_every_api_version(connection_string: str, version: str):
-    def administer() -> list[str]:
-        with BlockingAdministrationClient.from_connection_string(
-            connection_string, transport=BlockingPlainTransport(), api_version=version
-        ) as client:
-            client.create_queue(BACKLOG, max_delivery_count=INT_MAX)
-            client.update_queue(client.get_queue(BACKLOG), user_metadata=version)
-            client.create_topic("t/1")
-            client.create_subscription("t/1", "s")
-            seen = [client.get_queue(BACKLOG).user_metadata, *(queue.name for queue in client.list_queues())]
-            client.delete_topic("t/1")
-            client.delete_queue(BACKLOG)
-            return [*seen, *(queue.name for queue in client.list_queues())]
-
-    assert await asyncio.to_thread(administer) == [version, BACKLOG]
 
 
 async def test_an_old_api_version_lacks_later_properties(connection_string: str):

@@ -103,13 +103,6 @@ async def test_what_cannot_be_done_is_said(
     assert reason in document["error"]
 
 
-async def test_a_foreign_page_reaches_nothing(http: ClientSession):
-    async with http.get("/$page/overview", headers={"Host": "evil.example"}) as response:
-        assert response.status == 401
-    async with http.post("/$page/messages", data='{"entity": "flights"}') as response:
-        assert response.status == 400
-
-
 async def test_messages_need_the_key_where_there_is_one_of_its_own():
     async with Emulator(["contoso"], key=KEY) as emulator:
         hosted = emulator["contoso"]

@@ -68,29 +68,6 @@ async def test_unmodified_azure_identity_opens_messages_and_administration(conto
             assert bodies(await receiver.receive_messages()) == ["x"]
 
 
-async def test_behind_a_custom_endpoint_the_name_of_the_real_service_is_signed_and_accepted(contoso: HostedNamespace):
-    async with (
-        credential(contoso) as shown,
-        ServiceBusClient(
-            "contoso.servicebus.windows.net",
-            shown,
-            custom_endpoint_address=f"sb://{contoso.host}:{contoso.amqp_port}",
-            connection_verify=str(contoso.ca_file),
-            retry_total=0,
-        ) as client,
-        client.get_queue_sender("flights") as sender,
-    ):
-        await sender.send_messages(ServiceBusMessage("x"))
-
-
-async def test_a_wrong_secret_gets_no_token(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
-    async with credential(contoso, secret="canary") as shown:
-        with pytest.raises(ClientAuthenticationError, match="AADSTS7000215"):
-            await shown.get_token(f"{SERVICE_BUS}/.default")
-    assert "refused a client: invalid_client" in caplog.text
-    assert "canary" not in caplog.text
-
-
 async def test_a_client_with_the_sender_role_can_only_send(contoso: HostedNamespace):
     async with credential(contoso, client=SENDER) as shown:
         async with client_of(contoso, shown) as client:

@@ -37,7 +37,8 @@ async def test_the_asynchronous_sdk_sends_and_receives(hosted: HostedNamespace, 
         assert str(message) == LARGE
 
 
-@pytest.mark.parametrize("way", WAYS)
+# What differs from the asynchronous one is its WebSocket.
+@pytest.mark.parametrize("way", WAYS[3:])
 async def test_the_synchronous_sdk_sends_and_receives(hosted: HostedNamespace, way: str):
     connection, options = client_options(hosted)[way]
 
@@ -71,7 +72,7 @@ async def test_one_connection_string_serves_messages_and_administration(hosted: 
 
 
 # Those in clear have modules of their own.
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", ["TLS", "WebSocket"])
 async def test_connection_faults_apply_to_every_transport(hosted: HostedNamespace, way: str):
     connection, options = client_options(hosted)[way]
     async with ServiceBusClient.from_connection_string(connection, retry_total=0, **options) as client:
@@ -99,10 +100,9 @@ async def test_connection_faults_apply_to_every_transport(hosted: HostedNamespac
         hosted.clear_faults()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_replies_do_not_wait_for_tcp_acknowledgements(host: str):
+async def test_replies_do_not_wait_for_tcp_acknowledgements():
     """Nagle's algorithm would delay small replies until the client's kernel acknowledges, after 40 ms."""
-    async with Emulator(["contoso"], host=host) as emulator:
+    async with Emulator(["contoso"], host="localhost") as emulator:
         reader, writer = await asyncio.open_connection(emulator["contoso"].host, emulator["contoso"].amqp_port)
         writer.write(b"AMQP\x03\x01\x00\x00")
         assert await reader.readexactly(8) == b"AMQP\x03\x01\x00\x00"

@@ -64,13 +64,6 @@ async def test_packet_loss_is_soon_a_connection_error_for_a_send(broken: HostedN
     assert [str(message) for message in await receive(client.get_queue_receiver("flights"))] == ["before", "after"]
 
 
-async def test_packet_loss_goes_unnoticed_by_a_waiting_receiver(broken: HostedNamespace, client: ServiceBusClient):
-    receiver = client.get_queue_receiver("flights", prefetch_count=10)
-    assert await receive(receiver, wait=1) == []
-    broken.set_fault(Fault(kind=FaultKind.DROP))
-    assert await receive(receiver, wait=1) == []
-
-
 async def test_a_dropped_syn_times_out_and_open_connections_stay(broken: HostedNamespace):
     async with client_of(broken) as other, client_of(broken) as client:
         linked = other.get_queue_sender("flights")

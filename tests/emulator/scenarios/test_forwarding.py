@@ -35,19 +35,6 @@ async def test_a_message_is_forwarded_along_a_chain(admin: ServiceBusAdministrat
             await open_link(receiver)
 
 
-async def test_a_forwarded_dead_letter_keeps_reason_and_source(admin: ServiceBusAdministrationClient, sdk: SdkClient):
-    await admin.create_queue("archive")
-    await admin.create_queue("mortal", forward_dead_lettered_messages_to="archive")
-    archive = sdk.client.get_queue_receiver("archive", max_wait_time=2)
-    async with sdk.queue("mortal") as (sender, receiver), sdk.opened(archive):
-        await sender.send_messages(ServiceBusMessage("a"))
-        (received,) = await receiver.receive_messages(1, max_wait_time=2)
-        await receiver.dead_letter_message(received, reason="why", error_description="because")
-        (dead,) = await archive.receive_messages(1, max_wait_time=2)
-        assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("why", "because")
-        assert dead.dead_letter_source == "mortal"
-
-
 async def test_too_many_hops_move_a_message_to_the_transfer_dead_letter_queue(
     admin: ServiceBusAdministrationClient, sdk: SdkClient
 ):

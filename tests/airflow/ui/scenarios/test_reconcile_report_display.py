@@ -38,10 +38,3 @@ def test_report_of_an_incident_is_served_in_a_sandbox(run_dag: RunDag, page: Tes
     assert (response.status_code, response.text) == (200, (folder / "report.html").read_text())
     assert response.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
     assert json.loads((folder / "summary.json").read_text())["totals"]["lost"] == 1
-
-
-def test_unknown_runs_and_pairs_have_no_report(page: TestClient):
-    wait_for_pair(page, lambda pair: pair["conn_id"])
-
-    for path in (f"{PAIR_URL}/reports/flights_recovery/none", "/api/pairs/none/reports/flights_recovery/none"):
-        assert page.get(path).status_code == 404

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import CONN_ID, RunDag
-from tests.airflow.ui.support.page_client import PAIR_URL, auth_header, page_with, wait_for_pair
+from tests.airflow.ui.support.page_client import PAIR_URL, auth_header, wait_for_pair
 from tests.airflow.ui.support.recovery import run_recovery, write_report
 
 HIDDEN = "flights_recovery"
@@ -61,8 +61,3 @@ def _write_audit_log(run_id: str) -> None:
     extra = json.dumps({"conn_id": CONN_ID, "action": "start_syphon", "reason": "a test"})
     with create_session() as session:
         session.add(Log(event="servicebus_pair", owner="admin", extra=extra, dag_id=HIDDEN, run_id=run_id))
-
-
-def test_page_without_a_root_has_no_reports(api_server: TestClient):
-    with page_with(None, headers=auth_header(api_server, "admin")) as page:
-        assert page.get(f"{PAIR_URL}/reports/{HIDDEN}/manual__1").status_code == 404

@@ -41,14 +41,6 @@ def test_pages_of_other_sites_may_not_act(page: TestClient, headers: dict[str, s
     assert response.status_code in ({403} if refused else {202, 409})
 
 
-@pytest.mark.parametrize("path", ["/", "/api/snapshot", PAIR_URL, "/api/none", f"{PAIR_URL}/reports/a/b"])
-@pytest.mark.parametrize("user", ["admin", None])
-def test_no_response_may_be_sniffed(api_server: TestClient, page: TestClient, path: str, user: str | None):
-    headers = auth_header(api_server, user) if user is not None else {"Authorization": ""}
-
-    assert page.get(path, headers=headers).headers["x-content-type-options"] == "nosniff"
-
-
 @pytest.mark.parametrize("forged", ["a\nERROR root: b", "a\rb", "a\x1b[2Jb", "a\x00b", "a\u2028b", "a\x85b"])
 def test_reasons_and_names_that_forge_lines_of_logs_are_refused(page: TestClient, forged: str):
     response = page.post(ACTION, json={"reason": forged})

@@ -6,16 +6,14 @@ import asyncio
 from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
-from random import Random
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import NamespacePair, PairOptions
 from servicebus_pair.core.health import session_ordering as ordering
 from servicebus_pair.core.model.errors import SendError
-from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from tests.core.support.local_pair import LocalPair, endpoint, open_local_pair
 from tests.core.support.queues import peek_all
 
@@ -106,63 +104,3 @@ async def test_a_process_that_cannot_read_the_backlog_does_not_overtake_it() -> 
             await failed_back(successor)
             await sender.send(caught.value.unsent)
             assert await arrived(both) == {"a": [1, 2, 3]}
-
-
-def another_process(both: LocalPair, store: InMemoryHealthStore | None = None) -> NamespacePair:
-    return NamespacePair(endpoint(both.primary), endpoint(both.secondary), OPTIONS, store=store)
-
-
-@pytest.mark.slow
-@pytest.mark.real_time
-async def test_random_outages_and_drains_keep_the_order_of_each_session() -> None:
-    """Three senders of their own sessions, an outage every second, two syphons in the race for every queue."""
-    random = Random(4)  # noqa: S311 - a plan that can be repeated
-    ended = asyncio.Event()
-
-    async def send(pair: NamespacePair, sessions: str) -> dict[str, int]:
-        sent = dict.fromkeys(sessions, 0)
-        async with pair.sender("flights") as sender:
-            while not ended.is_set():
-                session, size = random.choice(sessions), random.randint(1, 20)
-                unsent = numbered(session, *range(sent[session], sent[session] + size))
-                while unsent:
-                    try:
-                        await sender.send(unsent)
-                        unsent = []
-                    except SendError as error:
-                        unsent = list(error.unsent)
-                sent[session] += size
-                await asyncio.sleep(random.uniform(0, 0.03))
-        return sent
-
-    async def break_things(both: LocalPair) -> None:
-        while not ended.is_set():
-            await asyncio.sleep(random.uniform(0.3, 1.2))
-            kind = random.choice([FaultKind.INTERNAL_ERROR, FaultKind.RESET, FaultKind.NO_DISPOSITION])
-            both.primary.set_fault(Fault(kind=kind, on=(Operation.SEND,), duration=random.uniform(0.3, 1.5)))
-            if random.random() < 0.5:
-                both.secondary.set_fault(Fault(kind=FaultKind.LOCK_LOST, count=3))
-
-    async with open_local_pair("flights", options=OPTIONS, lock="PT5S") as both:
-        pair, other = both.pair, another_process(both)
-        async with other:
-            syphons = [pair.syphon(), other.syphon()]
-            moving = [asyncio.create_task(syphon.run()) for syphon in syphons]
-            breaking = asyncio.create_task(break_things(both))
-            plan = [(pair, "abc"), (pair, "de"), (other, "fgh")]
-            sending = [asyncio.create_task(send(each, sessions)) for each, sessions in plan]
-            await asyncio.sleep(12)
-            ended.set()
-            await breaking
-            both.primary.clear_faults()
-            both.secondary.clear_faults()
-            sent = [await each for each in sending]
-            for syphon in syphons:
-                syphon.stop()
-            moved = sum([(await each).moved_total for each in moving])
-            moved += (await pair.syphon().drain()).moved_total
-        found = await arrived(both)
-        expected = {session: list(range(count)) for part in sent for session, count in part.items() if count}
-        assert {session: sorted(numbers) for session, numbers in found.items()} == expected
-        assert found == expected
-        assert moved > 0

@@ -94,13 +94,10 @@ async def test_section_4_a_primary_that_rejects_everything_is_an_outage() -> Non
         assert (report.moved, report.dead_lettered, report.left) == ({"flights": 50}, {}, 0)
 
 
-@pytest.mark.parametrize("kind", [FaultKind.SERVER_BUSY, FaultKind.QUOTA_EXCEEDED, FaultKind.ENTITY_DISABLED])
-async def test_section_6_a_failing_destination_costs_a_bounded_number_of_operations(
-    kind: FaultKind,
-) -> None:
+async def test_section_6_a_failing_destination_costs_a_bounded_number_of_operations() -> None:
     async with open_local_pair("full") as local_pair:
         await local_pair.put_into_backlog("full", messages(*range(50)))
-        struck = local_pair.primary.set_fault(Fault(kind=kind, entity="full", on=(Operation.SEND,)))
+        struck = local_pair.primary.set_fault(Fault(kind=FaultKind.SERVER_BUSY, entity="full", on=(Operation.SEND,)))
         before = local_pair.pair.meter.read()
         syphon = local_pair.pair.syphon()
         watch = ProgressWaiter()
