@@ -38,10 +38,13 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
+# Each worker would rewrite all asserts itself, which takes it six seconds on a clean clone; what fails is run once more,
+# with its values shown.
+plain = --assert=plain --showlocals
 # Eight workers on two cores: most tests wait for links, locks and time-outs. tests/shares.py decides who runs what.
-quick = --numprocesses 8 --dist loadfile --no-loadscope-reorder
+quick = $(plain) --numprocesses 8 --dist loadfile --no-loadscope-reorder
 # Slow tests start whole Airflows and clusters, which leave no processor for tests with time limits.
-slow = --numprocesses 3 --dist loadfile --no-loadscope-reorder
+slow = $(plain) --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: setup
 	@.ci/within python -m tests.retry $(quick) -- -m "not slow" $(ARGS)

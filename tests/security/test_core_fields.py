@@ -106,38 +106,6 @@ def test_hosts_addresses_and_names_are_validated_as_such(name: str, value: str):
         read_endpoint({**base, name: value})
 
 
-@pytest.mark.parametrize("authentication", ["default", "managed_identity"])
-@pytest.mark.parametrize("name", ["host", "administration", "endpoint_address", "management_endpoint"])
-@pytest.mark.parametrize(
-    ("host", "allowed"),
-    [
-        *((f"contoso.servicebus.{domain}", True) for domain in ("windows.net", "usgovcloudapi.net")),
-        *((host, True) for host in ("127.0.0.1:5671", "localhost")),
-        *(
-            (host, False)
-            for host in ("evil.example", "a.servicebus.windows.net.evil.example", "127.0.0.1.evil", "10.0.0.1")
-        ),
-    ],
-)
-def test_tokens_of_the_machine_go_to_hosts_of_azure_only(authentication: str, name: str, host: str, allowed: bool):
-    given: dict[str, Any] = {"authentication": authentication, "host": HOST, "namespace": "contoso"}
-    if name == "management_endpoint":
-        host = host.replace("contoso.servicebus.windows.net", "management.azure.com").replace(
-            "contoso.servicebus", "management"
-        )
-        given |= BASES["arm"] | {name: f"https://{host}"}
-        del given["connection_string"]
-    else:
-        given[name] = f"sb://{host}" if name == "endpoint_address" else host
-
-    if allowed:
-        read_endpoint(given)
-    else:
-        with pytest.raises(ConfigurationError, match=f"setting {name} is not a host of Azure or this machine"):
-            read_endpoint(given)
-        read_endpoint({**given, "allow_other_hosts": True})
-
-
 @pytest.mark.parametrize("base", ["default", "arm", "client_secret"])
 @pytest.mark.parametrize(
     ("authority", "allowed"),

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 
 from servicebus_emulator import Fault, FaultKind
-from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
+from servicebus_emulator.engine.model.descriptions import TopicDescription
 from servicebus_pair.core import DrainReport, DrillReport, EntityHealth, HealthState, SendResult
 from servicebus_pair.core.model.errors import DrillError
 from servicebus_pair.core.model.events import (
@@ -123,24 +123,6 @@ async def test_drill_cancelled_during_drain_logs_remaining_messages(
     assert (await local_pair.pair.syphon().drain()).moved == {"flights": 3}
 
 
-async def test_outage_during_a_drill_is_reported_and_loses_nothing(
-    local_pair: LocalPair,
-) -> None:
-    drilling = asyncio.create_task(local_pair.pair.drill("flights", messages=3, limit=timedelta(seconds=4)))
-    await asyncio.wait_for(local_pair.recorder.failed_over.wait(), 5)
-    local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR))
-    report = await drilling
-    assert not report.passed
-    assert any("remaining messages wait for a syphon" in finding for finding in report.findings)
-    async with local_pair.pair.sender("flights") as sender:
-        assert (await sender.send(numbered(1))).diverted == 1
-    local_pair.primary.clear_faults()
-    await local_pair.pair.ping("flights")
-    await local_pair.pair.syphon().drain()
-    held = await local_pair.primary_ids()
-    assert set(held) >= {"m0", *(f"{report.drill}-{n}" for n in range(3))}
-
-
 @pytest.mark.parametrize("entity", ["flights", "nowhere"])
 async def test_drill_requires_an_accepted_ping(local_pair: LocalPair, entity: str) -> None:
     local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
@@ -160,12 +142,6 @@ async def test_invalid_drill_is_rejected_before_any_change(local_pair: LocalPair
         with pytest.raises(DrillError, match=f"{name} is 0:00:00: it must be longer than 0"):
             await local_pair.pair.drill("flights", **{name: timedelta(0)})  # type: ignore[arg-type]
     assert local_pair.pair.health("flights").failed_over
-
-
-async def test_session_queue_can_be_drilled(local_pair: LocalPair) -> None:
-    local_pair.primary.namespace.create_queue(QueueDescription("seated", requires_session=True))
-    report = await local_pair.pair.drill("seated", messages=2)
-    assert report.passed, report.findings
 
 
 @pytest.mark.parametrize("entity", ["flight", "flightsx"])

@@ -12,7 +12,6 @@ import pytest
 
 from servicebus_pair.core.spool.claims import CLAIM_SECONDS, Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
-from servicebus_pair.core.spool.location import open_storage
 
 
 class SteppedClock:
@@ -199,10 +198,3 @@ async def test_a_claim_that_cannot_be_renewed_is_given_up_before_it_expires(
                 while not (clock.slept.is_set() or held.lost):  # noqa: ASYNC110 - a lost claim has no event
                     await asyncio.sleep(0.001)
     assert clock.time - began < CLAIM_SECONDS
-
-
-async def test_claims_work_in_an_object_store(clock: SteppedClock) -> None:
-    storage = open_storage("memory://claims-test/spool")
-    one, two = (Claims(storage, clock=clock, owner=owner) for owner in "12")
-    async with one.claim("flights") as held, two.claim("flights") as refused:
-        assert (held is not None, refused) == (True, None)

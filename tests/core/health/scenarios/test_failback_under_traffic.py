@@ -125,10 +125,9 @@ async def test_section_6_an_entity_fails_back_although_its_backlog_is_never_seen
         assert seconds_in(both, HealthState.FAILING_BACK) < 8
 
 
-@pytest.mark.parametrize("where", ["here", "two others"])
-async def test_section_6_no_failback_begins_in_the_middle_of_a_large_backlog(where: str) -> None:
+async def test_section_6_no_failback_begins_in_the_middle_of_a_large_backlog() -> None:
     loop = asyncio.get_running_loop()
-    async with steady_traffic(where) as (both, syphons, traffic):
+    async with steady_traffic("here") as (both, syphons, traffic):
         await both.pair.fail_over("flights", reason="test", hold=timedelta(seconds=10))
         before = traffic.sent
         await asyncio.sleep(25)

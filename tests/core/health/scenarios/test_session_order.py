@@ -14,7 +14,7 @@ from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import NamespacePair, PairOptions
 from servicebus_pair.core.health import session_ordering as ordering
 from servicebus_pair.core.model.errors import SendError
-from tests.core.support.local_pair import LocalPair, endpoint, open_local_pair
+from tests.core.support.local_pair import LocalPair, open_local_pair
 from tests.core.support.queues import peek_all
 
 pytestmark = pytest.mark.simulated
@@ -86,21 +86,3 @@ async def test_with_a_silent_secondary_nothing_fails_back_and_calls_time_out(
         await failed_back(both.pair)
         assert (await sender.send(numbered("a", 4))).primary == 1
         assert await arrived(both) == {"a": [1, 2, 3, 4]}
-
-
-async def test_a_process_that_cannot_read_the_backlog_does_not_overtake_it() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        await both.pair.fail_over("flights", reason="test")
-        async with both.pair.sender("flights") as sender:
-            await sender.send(numbered("a", 1, 2))
-        both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
-        ends = endpoint(both.primary), endpoint(both.secondary)
-        async with NamespacePair(*ends, OPTIONS) as successor, successor.sender("flights") as sender:
-            with pytest.raises(SendError) as caught:
-                await sender.send(numbered("a", 3), timeout=3)
-            assert await arrived(both) == {}
-            both.secondary.clear_faults()
-            assert (await successor.syphon().drain()).moved == {"flights": 2}
-            await failed_back(successor)
-            await sender.send(caught.value.unsent)
-            assert await arrived(both) == {"a": [1, 2, 3]}

@@ -96,16 +96,9 @@ async def test_section_4_a_send_repeated_after_an_unconfirmed_store_says_that_tw
         assert (await sender.send(numbered(1, start=3))).duplicates_possible_ids == ()
 
 
-async def test_section_4_a_message_diverted_after_an_unconfirmed_store_may_exist_twice(local_pair: LocalPair) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(1))
-        local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights"))
-        result = await sender.send(numbered(1, start=1))
-        assert (result.diverted_ids, result.duplicates_possible_ids) == (("m1",), ("m1",))
-
-
-@pytest.mark.parametrize("spooled", [False, True], ids=["diverted", "spooled"])
-@pytest.mark.parametrize(("window", "copies"), [(None, 2), ("PT10M", 1), ("PT20S", 2)])
+@pytest.mark.parametrize(
+    ("window", "copies", "spooled"), [(None, 2, False), ("PT10M", 1, False), ("PT20S", 2, False), ("PT20S", 2, True)]
+)
 async def test_section_1_duplicate_detection_drops_the_second_copy_within_its_window(
     window: str | None, copies: int, spooled: bool, tmp_path: Path
 ) -> None:
