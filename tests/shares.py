@@ -61,7 +61,6 @@ LONGEST = [
     "core/scenarios/test_process_kill.py",
     "emulator/scenarios/test_message_sizes.py",
     "emulator/scenarios/test_process.py",
-    "emulator/scenarios/test_access_rights.py",
 ]
 
 

@@ -162,20 +162,6 @@ def test_its_start_timeout_is_validated(inner: pytest.Pytester):
     result.stdout.fnmatch_lines(["*servicebus_start_timeout is 'never'; allowed: a number of seconds above 0*"])
 
 
-def test_its_fixtures_are_documented(inner: pytest.Pytester):
-    result = run(inner, "--fixtures", "--strict-config")
-    result.stdout.fnmatch_lines(
-        [
-            "*servicebus_namespace*",
-            "*An embedded Service Bus with one namespace*",
-            "*servicebus_pair*",
-            "*A primary and*",
-        ]
-    )
-    result = run(inner, "--markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.servicebus(queues=*"])
-
-
 def test_a_project_that_does_not_use_it_imports_nothing():
     code = f"import sys, {PLUGIN}; print(sorted(n for n in sys.modules if n.startswith('servicebus_emulator')))"
     command = [sys.executable, "-c", f"{code}; print({{'aiohttp', 'proton', 'azure.servicebus'}} & set(sys.modules))"]

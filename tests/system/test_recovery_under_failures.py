@@ -48,18 +48,6 @@ def end_outage(system: Platform, fault: str) -> None:
     system.stack.primary.served.clear_faults(fault)
 
 
-def test_recovery_waits_for_the_primary_and_drains(system: Platform, outage: str):
-    ids = system.divert("waiting", count=COUNT)
-    run = trigger_deferred(system, "recovery_with_sensor", "wait_for_primary")
-
-    end_outage(system, outage)
-
-    assert system.wait_for_end(run) == "success"
-    assert set(system.api.tries(run).values()) == {1}
-    assert system.copies(ids) == {"flights": [1] * COUNT}
-    assert system.wait_for_no_leftovers() == NO_LEFTOVERS
-
-
 @pytest.mark.parametrize(
     ("dag_id", "task_id"),
     [("recovery_with_sensor", "wait_for_primary"), ("recovery_slow", "drain")],

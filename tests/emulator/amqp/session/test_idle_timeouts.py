@@ -9,11 +9,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
-from servicebus_emulator.amqp.nodes.receiver_link import ReceiverLink
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.proton_client import (
@@ -78,21 +75,6 @@ async def test_a_receiver_that_gets_messages_is_not_idle():
             await asyncio.sleep(0.1)
 
 
-async def test_the_sdk_recovers_from_a_detached_idle_link():
-    async with (
-        emulator_with(link_idle_seconds=0.4) as hosted,
-        ServiceBusClient.from_connection_string(hosted.connection_string) as client,
-    ):
-        sender = client.get_queue_sender("flights")
-        for text in ("before", "after"):
-            await sender.send_messages(ServiceBusMessage(text), timeout=15)
-            await asyncio.sleep(1.2)
-        assert [link for link in hosted._broker._links if isinstance(link, ReceiverLink)] == []
-        receiver = client.get_queue_receiver("flights")
-        received = await receiver.receive_messages(2, max_wait_time=5)
-        assert [str(message) for message in received] == ["before", "after"]
-
-
 async def test_a_connection_without_links_is_closed():
     async with emulator_with(unlinked_seconds=0.3) as hosted, connected(hosted) as peer:
         session = peer.begin()
@@ -115,14 +97,6 @@ async def test_an_unopened_connection_is_dropped(sent: bytes):
         peer.writer.write(sent)
         await asyncio.wait_for(peer.reader.read(1 << 16), 3)
         await asyncio.wait_for(peer.reader.read(), 3)
-
-
-async def test_an_opened_connection_is_not_dropped():
-    async with emulator_with(opening_seconds=0.2) as hosted, connected(hosted) as peer:
-        peer.begin()
-        await peer.until(lambda: is_open(peer.connection))
-        await peer.quiet(seconds=0.5)
-        assert not peer.gone
 
 
 async def test_a_silent_client_is_dropped_and_one_with_heartbeats_is_not():
