@@ -64,7 +64,7 @@ def test_with_arm_coordinates_the_portal_link_is_that_of_the_tasks_side(
         make()
     run = run_dag(dag)
 
-    assert links_from_api(run, "link")["Azure portal"] == (
+    assert links(run)["link_link_AzurePortalLink"] == (
         "https://portal.azure.com/#resource/subscriptions/0d5c-42/resourceGroups/rg"
         f"/providers/Microsoft.ServiceBus/namespaces/contoso-{side}/overview"
     )

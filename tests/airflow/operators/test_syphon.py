@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from datetime import timedelta
 
 import pytest
@@ -49,21 +48,6 @@ async def test_a_very_short_burst_still_makes_progress(pair: Pair):
     moved = deferred.value.trigger.carry["moved"]["flights"]
     assert moved >= 10, "of the 30 that its rate allows in a second"
     assert len(contents(pair.primary["contoso"], "flights")) == moved
-
-
-def test_an_outage_during_the_drain_defers_without_a_retry(pair: Pair, run_dag: RunDag):
-    asyncio.run(divert(pair, count=80))
-    death = threading.Timer(4, pair.primary.kill)
-    death.start()
-    restart = threading.Timer(7, pair.primary.start)
-    restart.start()
-
-    found = run_task(run_dag, lambda: syphon(rate=15, deferrable=True, poll_interval=1))["drain"]
-    for timer in (death, restart):
-        timer.join()
-
-    assert found["moved"]["flights"] >= 80
-    assert len({each.body for each in contents(pair.primary["contoso"], "flights")}) == 80
 
 
 async def test_a_continuous_drain_resumes_when_the_backlog_fills(pair: Pair):

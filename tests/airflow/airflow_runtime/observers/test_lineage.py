@@ -146,15 +146,6 @@ def test_a_syphon_reads_the_backlog_and_writes_its_destinations_across_deferrals
     assert {each["route"] for each in routes(event)} == {"syphoned"}
 
 
-def test_draining_an_empty_backlog_reports_inputs_without_outputs(pair: Pair, run_dag: RunDag, reported: Reported):
-    asyncio.run(divert(pair, count=0))
-
-    run_task(run_dag, lambda: drain(queues=BACKLOG[:1]))
-
-    assert inputs(reported()) == [(dataset_names(pair)[1], BACKLOG[0], 0)]
-    assert reported()["outputs"] == []
-
-
 def test_a_task_that_failed_before_opening_the_pair_reports_no_datasets(run_dag: RunDag, reported: Reported):
     with DAG("lost", schedule=None) as dag:
         send(servicebus_pair_conn_id="unknown_pair")

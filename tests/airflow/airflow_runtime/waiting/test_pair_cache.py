@@ -96,23 +96,6 @@ async def test_a_shared_ping_is_logged_in_the_context_of_each_waiter(pair: Pair)
     assert handler.lines["first"][-1] == "entity=flights: the primary answers (answered)"
 
 
-async def test_the_pair_stays_open_when_its_first_user_leaves(pair: Pair):
-    pair.primary.kill()
-    first, second = (
-        PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(2)
-    )
-    leaving = asyncio.ensure_future(anext(first.run()))
-    staying = asyncio.ensure_future(anext(second.run()))
-    await asyncio.wait({leaving, staying}, timeout=2)
-
-    leaving.cancel()
-    await asyncio.wait({leaving})
-    pair.primary.start()
-    event = await asyncio.wait_for(staying, 60)
-
-    assert event.payload["answered"] == ["flights"]
-
-
 async def test_an_edited_connection_opens_a_second_pair(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     hook = ServiceBusPairHook(CONN_ID)
     async with shared_pair(hook) as before, shared_pair(hook) as same:
