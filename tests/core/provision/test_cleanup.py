@@ -63,24 +63,13 @@ async def test_only_named_queues_are_deleted(tidy: LocalPair) -> None:
     assert (await tidy.pair.provision()).found == (QUEUES[0], QUEUES[2])
 
 
-@pytest.mark.parametrize("kind", ["active", "scheduled", "dead-lettered", "locked"])
-async def test_section_3_session_queues_are_extra_without_session_order_and_kept_while_they_hold_messages(
-    kind: str,
-) -> None:
+async def test_section_3_session_queues_are_extra_without_session_order_and_kept_while_they_hold_messages() -> None:
     empty, used = session_queue_paths("contoso", 2)
     async with open_quick_pair() as made:
         for path in (empty, used):
             made.secondary.namespace.create_queue(QueueDescription(path, requires_session=True))
-        shared = made.pair._open()
-        message = ServiceBusMessage("x", session_id="flights")
-        if kind == "scheduled":
-            message.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
-        await shared.secondary.send_link(used).send_ping(to_amqp_message(message), timeout=5)
-        if kind in ("dead-lettered", "locked"):
-            link = shared.secondary.session_link(used, wait=1, session_id="flights")
-            [held] = await link.receive(max_messages=1, max_wait_time=2, timeout=5)
-            if kind == "dead-lettered":
-                await link.dead_letter(held, reason="test", description="", timeout=5)
+        message = to_amqp_message(ServiceBusMessage("x", session_id="flights"))
+        await made.pair._open().secondary.send_link(used).send_ping(message, timeout=5)
         assert await made.pair.plan_cleanup() == (empty, used)
         report = await made.pair.cleanup()
         assert (report.deleted, report.kept) == ((empty,), {used: 1})
@@ -95,7 +84,7 @@ async def test_section_3_session_queues_in_use_are_no_target() -> None:
         assert set((await made.pair.cleanup(everything=True)).deleted) == {*QUEUES, *sessions}
 
 
-@pytest.mark.parametrize("kind", ["active", "scheduled", "dead-lettered", "deferred", "locked"])
+@pytest.mark.parametrize("kind", ["scheduled", "dead-lettered", "deferred", "locked"])
 async def test_non_empty_queue_is_kept_unless_forced(tidy: LocalPair, kind: str) -> None:
     shared = tidy.pair._open()
     message = ServiceBusMessage("x")

@@ -46,12 +46,12 @@ def test_results_are_reduced_to_numbers(hostile: Any):
     assert len(json.dumps(shown, allow_nan=False)) < 100
 
 
-@pytest.mark.parametrize("name", [name for name in COUNTERS if name != "v"])
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
-def test_counters_of_another_shape_are_ignored(name: str, hostile: Any):
+def test_counters_of_another_shape_are_ignored(hostile: Any):
     assert are_counters(COUNTERS)
-    assert not are_counters({**COUNTERS, name: hostile})
-    assert not are_counters({**COUNTERS, name: {"flights": hostile}})
+    for name in COUNTERS.keys() - {"v"}:
+        assert not are_counters({**COUNTERS, name: hostile}), name
+        assert not are_counters({**COUNTERS, name: {"flights": hostile}}), name
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])

@@ -104,15 +104,14 @@ async def test_section_6_messages_with_corrupt_notes_are_dead_lettered_and_block
 
 @pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 @pytest.mark.usefixtures("decoding_sdk")
-@pytest.mark.parametrize("position", [0, 7])
-async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_session(position: int) -> None:
+async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_session() -> None:
     options = PairOptions(backlog_queue_count=1, ordering="session")
     sent = [ServiceBusMessage("x", message_id=f"m{n}", session_id="a") for n in range(15)]
     async with open_local_pair("flights", options=options, unchecked=True) as local_pair:
-        await local_pair.put_into_backlog("flights", sent[:position])
+        await local_pair.put_into_backlog("flights", sent[:7])
         bad = proton.Message(id="bad", body="x", properties={"x-ms-path": "flights", "value": proton.char("z")})
         await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, bad)
-        await local_pair.put_into_backlog("flights", sent[position:])
+        await local_pair.put_into_backlog("flights", sent[7:])
         async with asyncio.timeout(20):
             report = await local_pair.pair.syphon().drain()
         assert (report.moved, report.dead_lettered, report.left) == ({"flights": 15}, {"Unreadable": 1}, 0)
@@ -122,7 +121,7 @@ async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_sess
 @pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 @pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("position", [0, 7])
-@pytest.mark.parametrize("value", UNREADABLE)
+@pytest.mark.parametrize("value", UNREADABLE[:1])
 async def test_section_6_an_undecodable_message_in_a_session_is_dead_lettered_and_the_session_goes_on(
     value: object, position: int
 ) -> None:
