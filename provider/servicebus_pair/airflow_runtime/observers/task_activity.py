@@ -155,7 +155,8 @@ def _by_route(counts: Counter[str]) -> tuple[int, ...]:
 
 
 def _add(earlier: Iterable[tuple[Any, Any]], current: Mapping[Any, tuple[int, ...]]) -> dict[Any, tuple[int, ...]]:
-    total = {key: tuple(counts) for key, counts in earlier}
+    # An earlier version counted two routes.
+    total = {key: (*map(int, counts), *(0,) * (len(Route) - len(counts))) for key, counts in earlier}
     for key, counts in current.items():
         before = total.get(key, (0,) * len(Route))
         total[key] = tuple(map(add, before, counts))

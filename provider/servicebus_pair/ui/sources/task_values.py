@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 __all__ = ["are_counters", "cost_report", "numbers_of", "read_json"]
@@ -15,7 +15,8 @@ __all__ = ["are_counters", "cost_report", "numbers_of", "read_json"]
 _MAX_CHARACTERS: Final = 2**20
 _COUNTERS: Final = ("syphoned", "unspooled", "per_second", "at")
 _COUNTERS_BY_NAME: Final = ("syphoned_by_entity", "dead_lettered", "operations")
-_ROUTES: Final = 3
+# Counts of an entity: to the primary, to the backlog, and, since there is a spool, to that.
+_ROUTES: Final = (2, 3)
 _COST_NUMBERS: Final = ("total", "billable")
 _MAX_WORD: Final = 20
 
@@ -48,7 +49,7 @@ def are_counters(value: Any) -> bool:
         and all(_is_mapping(value.get(name, {}), _is_number) for name in _COUNTERS_BY_NAME)
         and _is_mapping(value.get("entities", {}), lambda each: _are_numbers(each, _ROUTES))
         and isinstance(value.get("sends", []), list)
-        and all(_are_numbers(each, 1 + _ROUTES) for each in value.get("sends", []))
+        and all(_are_numbers(each, [1 + count for count in _ROUTES]) for each in value.get("sends", []))
     )
 
 
@@ -70,8 +71,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _are_numbers(value: Any, count: int) -> bool:
-    return isinstance(value, list | tuple) and len(value) == count and all(map(_is_number, value))
+def _are_numbers(value: Any, counts: Sequence[int]) -> bool:
+    return isinstance(value, list | tuple) and len(value) in counts and all(map(_is_number, value))
 
 
 def _is_mapping(value: Any, check: Any) -> bool:

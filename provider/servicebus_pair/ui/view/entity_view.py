@@ -34,7 +34,7 @@ def build_entity_views(
     counts: dict[str, Counter[str]] = {}
     for activity in activities:
         for entity, routes in activity.counters.get("entities", {}).items():
-            counts.setdefault(entity, Counter()).update(dict(zip(Route, routes, strict=True)))
+            counts.setdefault(entity, Counter()).update(dict(zip(Route, routes, strict=False)))
         for entity, drained in activity.counters.get("syphoned_by_entity", {}).items():
             counts.setdefault(entity, Counter()).update(drained=drained)
     stored = {

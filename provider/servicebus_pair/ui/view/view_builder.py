@@ -262,9 +262,10 @@ def _sends_view(activities: Iterable[TaskActivity], now: float) -> SendsView:
     first = int((now - _SENDS_HOURS * 3600) // SLOT_SECONDS)
     slots: dict[int, Counter[str]] = {}
     for activity in activities:
+        # An earlier version counted two routes.
         for slot, *counts in activity.counters.get("sends", ()):
             if slot >= first:
-                slots.setdefault(slot, Counter()).update(dict(zip(Route, counts, strict=True)))
+                slots.setdefault(slot, Counter()).update(dict(zip(Route, counts, strict=False)))
     total = sum(slots.values(), Counter[str]())
     return SendsView(
         slot_seconds=SLOT_SECONDS,
