@@ -50,12 +50,12 @@ async def test_section_7_a_closed_pair_refuses_sends_and_a_failed_send_is_not_in
 async def test_section_6_a_lease_that_takes_too_long_ends_the_send_with_the_failure_before(left: float) -> None:
     clock, limits, last = ManualClock(1000.0), list[float](), ServiceFaultError("broken")
 
-    async def lease_too_long(entity: str, *, timeout: float) -> None:
-        assert entity == "flights"
+    async def lease_too_long(entity: str, *, timeout: float, unspools: bool) -> None:
+        assert (entity, unspools) == ("flights", False)
         limits.append(timeout)
         raise TimeoutError
 
-    context: Any = SimpleNamespace(registry=SimpleNamespace(lease=lease_too_long))
+    context: Any = SimpleNamespace(registry=SimpleNamespace(lease=lease_too_long), unspooled_from=None)
     deadline = Deadline(clock, timeout=5.0)
     clock.time += 5.0 - left
     with pytest.raises(SendTimeoutError, match=r"within the 5\.0 s given by the caller: broken") as caught:

@@ -97,12 +97,14 @@ class FakeSender:
         async def ping(entity: str) -> None:
             self.pings.append(entity)
 
-        async def divert_behind_backlog(entity: str) -> None:
+        async def divert_behind_backlog(entity: str, *, spool: None) -> None:
+            assert spool is None
             self.looked_at.append(entity)
             if self.store_error is not None:
                 raise self.store_error
 
         self.store_error: Exception | None = None
+        order = SimpleNamespace(divert_behind_backlog=divert_behind_backlog, check_spool=lambda: None)
         context: Any = SimpleNamespace(
             primary=SimpleNamespace(send_link=lambda _: self),
             registry=SimpleNamespace(
@@ -112,9 +114,10 @@ class FakeSender:
                 unwatch=self.watched.remove,
             ),
             prober=SimpleNamespace(ping=ping),
-            order=SimpleNamespace(divert_behind_backlog=divert_behind_backlog) if ordered else None,
+            order=order if ordered else None,
             clock=ManualClock(1000),
             spool=None,
+            unspooled_from=None,
             options=PairOptions(),
             owner=SimpleNamespace(check=lambda: None),
         )

@@ -110,8 +110,8 @@ class Diverting:
         self.state = DeliveryState()
         self.start(count, body=body)
 
-    async def _lease(self, entity: str, *, timeout: float) -> EntityHealth:
-        assert (entity, timeout > 0) == ("flights", True)
+    async def _lease(self, entity: str, *, timeout: float, unspools: bool) -> EntityHealth:
+        assert (entity, timeout > 0, unspools) == ("flights", True, False)
         return EntityHealth() if self.failed_back else EntityHealth(HealthState.FAILED_OVER)
 
     def start(self, count: int, *, body: int = 1) -> None:
