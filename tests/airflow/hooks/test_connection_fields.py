@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk._shared.secrets_masker.secrets_masker import redact
 
+from servicebus_pair.airflow_runtime.airflow_version import has
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity
 from servicebus_pair.hooks.servicebus_namespace import ServiceBusNamespaceHook
@@ -18,6 +19,8 @@ from tests.airflow.support.queues import contents, queue_names
 from tests.airflow.support.tasks import provision, send
 
 CANARY = "c4nary"
+# Airflow 3.1 does not find such a connection.
+NOT_JSON = "connection north: its extra must be a JSON object" if has("connection_forms") else "is no such connection"
 HOST = "contoso.servicebus.windows.net"
 STRING = f"Endpoint=sb://{HOST}/;SharedAccessKeyName=a;SharedAccessKey={CANARY}-key"
 OTHER = STRING.replace("contoso", "contoso-dr")
@@ -96,7 +99,7 @@ async def test_referenced_namespaces_are_read_synchronously_and_asynchronously(
         ({**BY_SECRET, "extra": {"client_id": "x"}}, {}, "both login and client_id in its extra are"),
         ({**BY_SECRET, "extra": {"authentication": "key"}}, {}, "authentication of connection north is 'key': allowed"),
         ({**OURS, "extra": {"conection_string": CANARY}}, {}, "conection_string of connection north is unknown: allow"),
-        ({**OURS, "extra": CANARY}, {}, "connection north: its extra must be a JSON object of settings"),
+        ({**OURS, "extra": CANARY}, {}, NOT_JSON),
         ({**OFFICIAL, "schema": CANARY}, {}, "setting schema of connection north: connection string: Endpoint is miss"),
         ({"conn_type": "azure_service_bus"}, {}, "setting fully_qualified_namespace of connection north is missing"),
         (
