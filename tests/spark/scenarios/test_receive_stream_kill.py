@@ -28,7 +28,7 @@ BATCH = 200
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.exploring)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.exploring)])
 def test_killed_stream_loses_nothing_and_lands_nothing_twice(
     spark: SparkSession, pair: Pair, tmp_path: Path, kills: int
 ) -> None:
