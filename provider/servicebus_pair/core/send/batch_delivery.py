@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolError, TimedOutError
+from servicebus_pair.core.model.errors import (
+    MessageTooLargeError,
+    NoBacklogQueueError,
+    SendTimeoutError,
+    SpoolError,
+    TimedOutError,
+)
 from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.health_transitions import BeginSpool
 from servicebus_pair.core.model.logs import get_logger
@@ -14,6 +20,7 @@ from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
+from servicebus_pair.core.send.diversion import checked_copy
 from servicebus_pair.core.send.next_step import (
     AttemptHistory,
     Divert,
@@ -205,7 +212,11 @@ class BatchDelivery:
         """Write a part to the spool; return what is left because the route of the entity changed meanwhile."""
         history, spool = part.history, self._context.spool
         try:
-            if not self._policy.ordered:
+            if self._policy.ordered:
+                part.messages = [each for each in part.messages if self._fits_backlog(each)]
+                if not part.messages:
+                    return []
+            else:
                 self._sender.backlog.try_again()
             if not self._policy.ordered or await self._is_route_to_spool(history):
                 assert spool is not None  # noqa: S101 - for the type checker
@@ -222,6 +233,15 @@ class BatchDelivery:
                 unsent=(),
             ) from error
         return [_Part(part.messages, None, replace(history.part(), backlog_error=None))]
+
+    def _fits_backlog(self, tracked: TrackedMessage) -> bool:
+        """Return whether the backlog can take a message, where it goes with session order; else refuse it."""
+        try:
+            checked_copy(tracked.message, entity=self._entity)
+        except MessageTooLargeError as error:
+            self._executor.state.refuse(tracked, error)
+            return False
+        return True
 
     async def _is_route_to_spool(self, history: AttemptHistory) -> bool:
         """With session order, return whether all processes send messages of the entity to the spool of this one.

@@ -31,7 +31,7 @@ from servicebus_pair.core.send.message_limits import check_message
 from servicebus_pair.core.send.pair_context import PairContext, lease
 from servicebus_pair.core.send.timeouts import BacklogSearchBudget, Deadline, search_timeout
 
-__all__ = ["Diversion"]
+__all__ = ["Diversion", "checked_copy"]
 
 _log = get_logger(__name__)
 _MAX_SESSION_QUEUE_ATTEMPTS: Final = 3
@@ -43,6 +43,16 @@ _Copies: TypeAlias = dict[TrackedMessage, AmqpMessage]
 
 class _FailedBackError(Exception):
     """The entity failed back, or sends to the spool: with session order, nothing may be diverted any more."""
+
+
+def checked_copy(message: AmqpMessage, *, entity: str) -> AmqpMessage:
+    """Return the copy for the backlog. :raises MessageTooLargeError: the service would reject it."""
+    copied = wrap(message, entity=entity)
+    try:
+        check_message(copied)
+    except InvalidMessageError as error:
+        raise MessageTooLargeError(f"as a copy for the backlog, {error}") from error
+    return copied
 
 
 class Diversion:
@@ -101,13 +111,10 @@ class Diversion:
         """Return the backlog copies; a message whose copy the service would reject is refused."""
         copies: _Copies = {}
         for tracked in messages:
-            copied = wrap(tracked.message, entity=self._entity)
             try:
-                check_message(copied)
-            except InvalidMessageError as error:
-                self._refuse(tracked, MessageTooLargeError(f"as a copy for the backlog, {error}"))
-                continue
-            copies[tracked] = copied
+                copies[tracked] = checked_copy(tracked.message, entity=self._entity)
+            except MessageTooLargeError as error:
+                self._refuse(tracked, error)
         return copies
 
     async def _to_any_queue(self, copies: _Copies, queue: str | None) -> str | None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import NamespacePair
-from servicebus_pair.core.model.errors import ConfigurationError, NoBacklogQueueError, SendTimeoutError
+from servicebus_pair.core.model.errors import ConfigurationError, NoBacklogQueueError, SendError, SendTimeoutError
 from servicebus_pair.core.model.health_transitions import BeginSpool
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from tests.core.health.scenarios.test_session_order import OPTIONS, arrived, failed_back, numbered
@@ -111,10 +112,14 @@ async def test_section_10_in_session_order_what_the_backlog_refuses_is_set_aside
             stop(both.primary, both.secondary)
             assert (await sender.send(numbered("a", 0))).spooled == 1
             large = ServiceBusMessage("x", message_id="a/1", session_id="a", application_properties=most)
-            assert (await sender.send([large, *numbered("a", 2)])).spooled == 2
+            with pytest.raises(SendError, match="as a copy for the backlog") as caught:
+                await sender.send([large, *numbered("a", 2)])
+            assert (caught.value.result.spooled, len(caught.value.refused)) == (1, 1)
         both.secondary.clear_faults()
+        # The first message is rejected however often it is tried.
+        both.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), count=3))
         report = await both.pair.empty_spool()
-        assert (report.set_aside, report.left, report.results["flights"].diverted) == ({"flights": 1}, 0, 2)
+        assert (report.set_aside, report.left, report.results["flights"].diverted) == ({"flights": 1}, 0, 1)
         assert not both.pair.health("flights").spool
 
 
