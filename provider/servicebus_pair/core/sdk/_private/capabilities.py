@@ -15,6 +15,7 @@ from azure.core.settings import settings
 from azure.servicebus import __version__
 
 from servicebus_pair.core.model.logs import get_logger
+from servicebus_pair.core.sdk._private.decode_limits import limit_arrays
 
 __all__ = ["PATH_VARIABLE", "TESTED_VERSIONS", "fast_path", "relays", "tracing"]
 
@@ -34,6 +35,7 @@ def fast_path() -> bool:
         return False
     reason = _obstacle()
     if reason is None:
+        limit_arrays()
         return True
     _log.warning(
         "azure-servicebus %s is used through its public interface only, which is slower: %s", __version__, reason

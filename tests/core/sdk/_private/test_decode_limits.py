@@ -1,0 +1,76 @@
+"""Arrays of AMQP that decode to far more than their bytes are refused before the SDK believes them."""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_pair.core.sdk._private.decode_limits import MAX_ELEMENTS_WITHOUT_BYTES, limit_arrays
+
+pytestmark = pytest.mark.fast_sdk
+
+LIMIT = MAX_ELEMENTS_WITHOUT_BYTES
+DESCRIPTORS = (b"\x44", b"\x53\x05", b"\x80" + bytes(8), b"\xa3\x02ab")
+
+
+def array(constructor: bytes, elements: bytes, count: int, *, size: int | None = None, small: bool = False) -> bytes:
+    body = constructor + elements
+    if small:
+        return b"\xe0" + pack(">BB", len(body) + 1 if size is None else size, count) + body
+    return b"\xf0" + pack(">II", len(body) + 4 if size is None else size, count) + body
+
+
+def decoded(value: bytes) -> Any:
+    limit_arrays()
+    from azure.servicebus._pyamqp._decode import decode_payload
+
+    return decode_payload(memoryview(b"\x00\x53\x77" + value)).value
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("constructor", [0x40, 0x41, 0x42, 0x43, 0x44, 0x45])
+def test_an_array_has_few_elements_without_bytes(constructor: int, small: bool) -> None:
+    kind = bytes((constructor,))
+    assert len(decoded(array(kind, b"", LIMIT, small=small))) == LIMIT
+    for prefix in (b"", *(b"\x00" + each for each in DESCRIPTORS)):
+        for size in (None, 255 if small else 60_000):
+            count = LIMIT + 1 if small else 65_536
+            # Followed by as many bytes as the array pretends to have.
+            with pytest.raises(ValueError, match="AMQP array"):
+                decoded(array(prefix + kind, b"", count, size=size, small=small) + bytes(60_000))
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_arrays_in_arrays_cannot_multiply(depth: int) -> None:
+    value = array(b"\x40", b"", 65_536)
+    for _ in range(depth):
+        value = array(b"\xf0", value[1:] * 100, 100)
+    with pytest.raises(ValueError, match="65536 elements"):
+        decoded(value)
+
+
+def test_an_array_that_says_that_it_is_longer_than_its_message_is_refused() -> None:
+    # The SDK reads booleans beyond the end as false.
+    with pytest.raises(ValueError, match="says that it has 65536 elements"):
+        decoded(array(b"\x56", b"\x01", 65_536, size=100_000))
+
+
+def test_a_descriptor_that_is_itself_compound_is_refused() -> None:
+    with pytest.raises(ValueError, match="descriptor of type 0xf0"):
+        decoded(array(b"\x00\xf0", bytes(100), 100))
+
+
+@given(
+    st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=99),
+    st.lists(st.binary(max_size=99), min_size=1, max_size=40),
+    st.data(),
+)
+def test_every_other_array_decodes_as_before(numbers: list[int], texts: list[bytes], data: st.DataObject) -> None:
+    described = b"" if data.draw(st.booleans()) else b"\x00" + data.draw(st.sampled_from(DESCRIPTORS))
+    assert decoded(array(described + b"\x70", b"".join(pack(">I", each) for each in numbers), len(numbers))) == numbers
+    packed = b"".join(pack(">B", len(each)) + each for each in texts)
+    assert decoded(array(described + b"\xa0", packed, len(texts))) == texts
