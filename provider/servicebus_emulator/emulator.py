@@ -262,7 +262,8 @@ class Emulator:
 
         security, issuer = self._settings.security, self._settings.issuer
         check = None if security.open else partial(issuer.check, audience=MANAGEMENT)
-        return arm_application(self._manager, scope=self._arm_scope, check=check)
+        known = security.open or issuer.well_known
+        return arm_application(self._manager, scope=self._arm_scope, check=check, well_known=known)
 
     async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
         config = self._configs.get(name.casefold())

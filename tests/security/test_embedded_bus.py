@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from itertools import product
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from proton import Delivery
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.admin import http_requests
 from servicebus_emulator.amqp.codec.sections import SectionCode
 from servicebus_emulator.amqp.codec.value_codec import encode
+from servicebus_emulator.amqp.nodes.management import ManagementNode
+from servicebus_emulator.amqp.nodes.request_response import Request
 from servicebus_emulator.config import parse_config
 from servicebus_emulator.engine.model.access_policy import ROOT_POLICY
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from tests.emulator.support.authorizers import config_with_rules
+from servicebus_emulator.engine.model.errors import InvalidArgument
+from servicebus_emulator.engine.namespace.entities import SubQueue
+from tests.emulator.support.authorizers import config_with_rules, signed_headers
 from tests.emulator.support.encoded_messages import listed, section
+from tests.emulator.support.proton_client import condition_of, connected, encoded_message, is_closed, is_open
 from tests.emulator.support.sdk_client import connect_sdk
 
 
@@ -40,9 +49,9 @@ async def test_a_body_that_is_an_encoded_message_is_delivered_as_a_body(count: i
 KEY = "a key of one's own, which the default client does not know".replace(" ", "-")
 
 
-async def http(hosted: HostedNamespace, head: str, body: bytes = b"") -> bytes:
+async def http(hosted: HostedNamespace, head: str, body: bytes = b"", *, port: int | None = None) -> bytes:
     """Send one request as it is, and return all bytes until the server closes the connection."""
-    reader, writer = await asyncio.open_connection(hosted.host, hosted.admin_port)
+    reader, writer = await asyncio.open_connection(hosted.host, hosted.admin_port if port is None else port)
     try:
         writer.write(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
         return await asyncio.wait_for(reader.read(), 20)
@@ -72,16 +81,105 @@ async def test_the_default_client_gets_no_token_once_a_key_is_configured(where: 
     assert b" 401 " in answers[1].partition(b"\r\n")[0]
 
 
-@pytest.mark.parametrize("path", ["/$faults", "/$Resources/queues?api-version=2021-05", "/$page/overview"])
-async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(path: str):
-    hosts = dict.fromkeys(("localhost", "127.0.0.1:5300", "[::1]"), b"200")
-    hosts |= dict.fromkeys(("evil.example", "127.0.0.1.evil"), b"401")
-    async with Emulator(["contoso"], open=True) as emulator:
-        for token in ("", "\nAuthorization: any"):
-            for host, status in hosts.items():
-                head = f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close"
-                answer = await http(emulator["contoso"], head)
-                assert answer.partition(b"\r\n")[0].split()[1] == status, (host, token)
+SIGNED = "\nAuthorization: " + signed_headers()["Authorization"]
+SIGNED_WITH_OWN = "\nAuthorization: " + signed_headers(key=KEY)["Authorization"]
+
+
+# With the key of the documentation a page can sign its requests itself; a key of one's own it does not know.
+@pytest.mark.parametrize(
+    ("given", "token"),
+    [({"open": True}, ""), ({"open": True}, "\nAuthorization: any"), ({}, SIGNED), ({"key": KEY}, SIGNED_WITH_OWN)],
+)
+async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(given: dict[str, Any], token: str):
+    answers: dict[tuple[str, str], bytes] = {}
+    paths = ("/$faults", "/$Resources/queues?api-version=2021-05", "/$page/overview")
+    local, foreign = ("localhost", "127.0.0.1:5300", "[::1]"), ("evil.example", "127.0.0.1.evil")
+    async with Emulator(["contoso"], **given) as emulator:
+        for path, host in product(paths, (*local, *foreign)):
+            head = f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close"
+            answers[path, host] = (await http(emulator["contoso"], head)).split()[1]
+
+    allowed = {*local, *foreign} if "key" in given else {*local}
+    assert answers == {each: b"200" if each[1] in allowed else b"401" for each in answers}
+
+
+@pytest.mark.parametrize(("given", "guarded"), [({}, False), ({"open": True}, False), ({"key": KEY}, True)])
+async def test_no_page_of_another_host_opens_a_websocket_unless_it_needs_a_secret(given: dict[str, Any], guarded: bool):
+    head = "GET /$servicebus/websocket HTTP/1.1\nHost: {}\nConnection: Upgrade\nUpgrade: websocket\n"
+    head += "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\nSec-WebSocket-Version: 13\nSec-WebSocket-Protocol: amqp"
+    opened: dict[tuple[str, str], bool] = {}
+    async with Emulator(["contoso"], **given) as emulator:
+        hosted = emulator["contoso"]
+        for host, origin in (
+            ("localhost", ""),
+            ("localhost", "http://127.0.0.1:5672"),
+            ("localhost", "http://localhost:3000"),
+            ("localhost", "https://evil.example"),
+            ("localhost", "null"),
+            ("evil.example", "http://evil.example"),
+        ):
+            reader, writer = await asyncio.open_connection(hosted.host, hosted.amqp_port)
+            named = "" if origin == "" else f"\nOrigin: {origin}"
+            writer.write((head.format(host) + named).replace("\n", "\r\n").encode() + b"\r\n\r\n")
+            opened[host, origin] = b" 101 " in await asyncio.wait_for(reader.readline(), 20)
+            writer.transport.abort()
+
+    assert [*opened.values()] == [True, True, True, guarded, guarded, guarded]
+
+
+@pytest.mark.parametrize("given", [{}, {"open": True}])
+async def test_a_rebound_page_manages_no_namespaces(given: dict[str, Any]):
+    path = "/subscriptions/00000000-0000-0000-0000-000000000000/providers/Microsoft.ServiceBus/namespaces"
+    form = "grant_type=client_credentials&client_id=servicebus-emulator&client_secret=CLIENT_SECRET_VALUE"
+    form += "&scope=https%3A%2F%2Fmanagement.azure.com%2F.default"
+    asked = f"Connection: close\nContent-Type: application/x-www-form-urlencoded\nContent-Length: {len(form)}"
+    statuses: dict[str, bytes] = {}
+    async with Emulator(["contoso"], **given) as emulator:
+        hosted = emulator["contoso"]
+        issued = await http(hosted, f"POST /t/oauth2/v2.0/token HTTP/1.1\nHost: localhost\n{asked}", form.encode())
+        token = json.loads(issued.partition(b"\r\n\r\n")[2])["access_token"]
+        for host in ("localhost", "evil.example"):
+            head = f"GET {path}?api-version=2024-01-01 HTTP/1.1\nHost: {host}\nConnection: close\n"
+            port = urlsplit(emulator.arm_url).port
+            answer = await http(hosted, head + f"Authorization: Bearer {token}", port=port)
+            statuses[host] = answer.split()[1]
+
+    assert statuses == {"localhost": b"200", "evil.example": b"401"}
+
+
+async def test_tokens_of_clients_without_a_login_take_little_memory():
+    async with Emulator(["contoso"]) as emulator, connected(emulator["contoso"]) as peer:
+        session = peer.begin()
+        links = [peer.sender(session, "$cbs")]
+        await peer.until(lambda: links[0].credit > 0)
+        links[0].delivery("large")
+        links[0].send(encoded_message(100_000))
+        links[0].advance()
+        await peer.until(lambda: "large" in peer.answered)
+        for _ in range(40):
+            links.append(peer.sender(session, "$cbs"))
+            await peer.until(lambda: is_open(links[-1]) or is_closed(links[-1]))
+        await peer.until(lambda: is_closed(links[-1]))
+
+    # Up to 64 KiB for each token, and 32 links: a connection holds 2 MiB, where it held 2 MiB for each of 5,000 links.
+    assert peer.answered["large"] == Delivery.REJECTED
+    assert sum(map(is_closed, links)) == 9
+    assert condition_of(links[-1]) == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.parametrize("count", [-1, -(2**31)])
+async def test_a_peek_of_less_than_nothing_is_refused_and_ends_no_connection(count: int):
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        queue = emulator["contoso"].namespace.find("flights")
+        request = Request(
+            message_id=b"\x40",
+            reply_to=None,
+            properties={"operation": "com.microsoft:peek-message"},
+            body={"from-sequence-number": 1, "message-count": count},
+        )
+        with pytest.raises(InvalidArgument, match="allowed: 0 and more"):
+            ManagementNode(queue, sub_queue=SubQueue.MAIN).execute(request)
 
 
 @pytest.mark.parametrize("path", ["/$faults", "/flights?api-version=2021-05", "/t/oauth2/v2.0/token"])

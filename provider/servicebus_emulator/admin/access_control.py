@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_emulator.engine.model.errors import Unauthorized
-from servicebus_emulator.security.settings import is_loopback
+from servicebus_emulator.security.settings import is_loopback, is_this_machine
 
 if TYPE_CHECKING:
     from servicebus_emulator.security.authorizer import Authorizer
@@ -46,8 +45,7 @@ def require_manage(handler: Handler, *, authorizer: Authorizer) -> Handler:
         if request.remote is None or not is_loopback(request.remote) or not names_this_machine(request):
             try:
                 authorizer.authorize(request.headers.get("Authorization"), path="", rights=[AccessRight.MANAGE])
-                if authorizer.open:
-                    check_host(request)
+                check_host(request, well_known=authorizer.well_known)
             except Unauthorized as error:
                 return web.json_response({"error": str(error)}, status=error.status)
         return await handler(request)
@@ -55,11 +53,15 @@ def require_manage(handler: Handler, *, authorizer: Authorizer) -> Handler:
     return checked
 
 
-def check_host(request: web.Request) -> None:
-    """Check the host that a request from this machine names, where no token is read: anybody can send some header.
+def check_host(request: web.Request, *, well_known: bool) -> None:
+    """Check the host that a request from this machine names, where anybody can have a token.
 
+    :param well_known: whether no token is read, or the key or secret behind it is the one of the documentation: then a
+        page whose name is rebound to this machine can make a token itself.
     :raises Unauthorized: it is not this machine.
     """
+    if not well_known:
+        return
     here = request.remote is not None and is_loopback(request.remote)
     if here and not names_this_machine(request):
         raise Unauthorized("InvalidHost: the header Host does not name this machine; allowed: localhost")
@@ -67,8 +69,4 @@ def check_host(request: web.Request) -> None:
 
 def names_this_machine(request: web.Request) -> bool:
     """Return whether the header ``Host`` is ``localhost`` or a loopback address."""
-    try:
-        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-    except ValueError:
-        return False
-    return host is not None and is_loopback(host)
+    return is_this_machine(f"//{request.headers.get('Host', '')}")

@@ -85,8 +85,7 @@ def _authorize(authorizer: Authorizer, *, request: web.Request) -> None:
     # Only the path is checked: the client chooses the host of its URL.
     path = resource_path(f"https://host{request.rel_url.raw_path}")
     authorizer.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
-    if authorizer.open:
-        check_host(request)
+    check_host(request, well_known=authorizer.well_known)
 
 
 async def _administer(administration: Administration, *, request: web.Request) -> Response:

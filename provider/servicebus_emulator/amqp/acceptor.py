@@ -50,7 +50,7 @@ def make_port_handler(
         from servicebus_emulator.amqp.transport.websocket import MAX_REQUEST_BYTES, WebSocketConnection
 
         return request_head_reader(
-            lambda: WebSocketConnection(amqp, counts=counts),
+            lambda: WebSocketConnection(amqp, counts=counts, well_known=broker.guard.well_known),
             timeout=seconds,
             counts=counts,
             max_bytes=MAX_REQUEST_BYTES,

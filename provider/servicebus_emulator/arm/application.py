@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from servicebus_emulator.admin.access_control import check_host
 from servicebus_emulator.admin.http_faults import apply_fault
 from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
 from servicebus_emulator.arm.addresses import Scope, parse_address
@@ -28,23 +29,27 @@ TokenCheck = Callable[[str], object]
 """Takes the token of a request; raises Unauthorized if it is not valid."""
 
 
-def arm_application(manager: ResourceManager, *, scope: Scope, check: TokenCheck | None) -> web.Application:
+def arm_application(
+    manager: ResourceManager, *, scope: Scope, check: TokenCheck | None, well_known: bool
+) -> web.Application:
     """Build the application that serves Azure Resource Manager.
 
     :param scope: the subscription and the resource group of the emulator.
     :param check: checks the token of a request; None = no token is needed.
+    :param well_known: whether anybody can have a token: then a request from this machine must name it.
     """
     application = web.Application(client_max_size=MAX_BODY_BYTES)
-    handler = _Handler(manager, scope=scope, check=check)
+    handler = _Handler(manager, scope=scope, check=check, well_known=well_known)
     application.router.add_route("*", "/{path:.*}", handler.handle, expect_handler=send_continue)
     return application
 
 
 class _Handler:
-    def __init__(self, manager: ResourceManager, *, scope: Scope, check: TokenCheck | None) -> None:
+    def __init__(self, manager: ResourceManager, *, scope: Scope, check: TokenCheck | None, well_known: bool) -> None:
         self._manager: Final = manager
         self._scope: Final = scope
         self._check: Final = check
+        self._well_known: Final = well_known
 
     async def handle(self, http_request: web.Request) -> web.Response:
         try:
@@ -79,16 +84,20 @@ class _Handler:
         return await self._manager.handle(request)
 
     def _check_token(self, request: web.Request) -> None:
-        if self._check is None:
-            return
-        header = request.headers.get("Authorization", "")
-        if header[: len(_BEARER)].casefold() != _BEARER:
-            raise ArmError(401, "the header Authorization has no bearer token; send one", code="AuthenticationFailed")
         try:
-            self._check(header[len(_BEARER) :].strip())
+            if self._check is not None:
+                self._check(_bearer_token(request))
+            check_host(request, well_known=self._well_known)
         except Unauthorized as error:
             _log.warning("ARM endpoint: %s refused: %s", request.method, error)
             raise ArmError(401, str(error), code="InvalidAuthenticationToken") from error
+
+
+def _bearer_token(request: web.Request) -> str:
+    header = request.headers.get("Authorization", "")
+    if header[: len(_BEARER)].casefold() != _BEARER:
+        raise ArmError(401, "the header Authorization has no bearer token; send one", code="AuthenticationFailed")
+    return header[len(_BEARER) :].strip()
 
 
 async def _read_body(request: web.Request) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY
 from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_emulator.engine.model.errors import InvalidArgument, Unauthorized
 from servicebus_emulator.security.bearer import SERVICE_BUS, TokenIssuer
@@ -87,6 +88,11 @@ class Authorizer:
         self.issuer: Final = issuer
         self._namespace: Final = namespace
         self._policies: Final = policies
+
+    @property
+    def well_known(self) -> bool:
+        """Whether what a client proves itself with is known to everybody, so that it says nothing about the client."""
+        return self.open or self.issuer.well_known or DEFAULT_KEY in self._policies.root.keys
 
     def grant(self, token: str, *, kind: str, audience: str) -> Grant:
         """Return the grant of a token that a client sends to ``$cbs``.

@@ -132,6 +132,11 @@ class TokenIssuer:
             raise ValueError(f"clients are {[client.id for client in clients]}; allowed: each id once")
         self._clock: Final = clock
 
+    @property
+    def well_known(self) -> bool:
+        """Whether anybody can make a token that is valid here: one client has the secret of the documentation."""
+        return DEVELOPMENT_CLIENT in self._clients.values()
+
     @cached_property
     def _signer(self) -> Signer:
         # Imported lazily: most namespaces never issue tokens, and loading the cryptography libraries takes a while.

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from servicebus_emulator.engine.model.access_policy import ALL_RIGHTS, DEFAULT_KEY, ROOT_POLICY, check_policy
 from servicebus_emulator.engine.model.descriptions import AuthorizationRule
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client
 
-__all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "SecuritySettings", "is_loopback"]
+__all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "SecuritySettings", "is_loopback", "is_this_machine"]
 
 KEY_VARIABLE: Final = "SERVICEBUS_EMULATOR_KEY"
 """The environment variable with the key of every namespace's root policy."""
@@ -90,3 +91,12 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return address.is_loopback or (mapped is not None and bool(mapped.is_loopback))
+
+
+def is_this_machine(url: str) -> bool:
+    """Return whether the host of a URL, or of ``//host:port``, is ``localhost`` or a loopback address."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return False
+    return host is not None and is_loopback(host)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proton import Link, Terminus
 
@@ -31,7 +31,7 @@ from servicebus_emulator.amqp.session.link_settings import (
     transfer_destination,
 )
 from servicebus_emulator.amqp.session.node_address import NodeAddress
-from servicebus_emulator.engine.model.errors import EntityDisabled, OperationNotAllowed
+from servicebus_emulator.engine.model.errors import EntityDisabled, OperationNotAllowed, QuotaExceeded
 from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
 from servicebus_emulator.engine.namespace.throttle import REQUEST_CREDITS
 from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.session_locks import SessionLock
 
 __all__ = ["attach"]
+
+# Anybody may send to $cbs: the longest token of Microsoft Entra ID takes a fraction of this.
+_MAX_TOKEN_BYTES: Final = 64 * 1024
+_MAX_CBS_LINKS: Final = 32
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkHandler | None:
@@ -80,13 +84,23 @@ def _attach_coordinator(connection: AmqpConnection, link: Link) -> LinkHandler:
 
 
 def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkHandler:
+    links = (each for each in connection.handlers if isinstance(each, RequestLink | ResponseLink))
+    open_links = sum(each.node == CBS for each in links)
+    if open_links >= _MAX_CBS_LINKS:
+        raise QuotaExceeded(f"the connection has {open_links} links to {CBS}, the maximum; detach one first")
     echo_attach(link)
     if link.is_sender:
         return ResponseLink(connection, link, node=CBS)
     execute = partial(put_token, connection.authorization)
     operation = (Operation.AUTHENTICATE, None)
     return RequestLink(
-        connection, link, node=CBS, operation=operation, execute=execute, error_response=token_error_response
+        connection,
+        link,
+        node=CBS,
+        operation=operation,
+        execute=execute,
+        error_response=token_error_response,
+        max_bytes=_MAX_TOKEN_BYTES,
     )
 
 

@@ -107,7 +107,7 @@ class ManagementNode:
     # Messages
 
     def _peek(self, fields: _RequestFields) -> Response:
-        limit = min(fields.number("message-count"), _MAX_PEEKED_MESSAGES)
+        limit = min(fields.count("message-count"), _MAX_PEEKED_MESSAGES)
         messages = self._receivable_queue().peek(
             fields.number("from-sequence-number"), limit=limit, session_id=fields.text_or_none("session-id")
         )
@@ -208,9 +208,7 @@ class ManagementNode:
         return _ok_unless_empty(page, {"rules": [encode_rule(rule) for rule in page]})
 
     def _list_sessions(self, fields: _RequestFields) -> Response:
-        after, skip, top = fields.number("last-updated-time"), fields.number("skip"), fields.number("top")
-        if skip < 0 or top < 0:
-            raise InvalidArgument(f"skip is {skip} and top is {top}; allowed: 0 and more")
+        after, skip, top = fields.number("last-updated-time"), fields.count("skip"), fields.count("top")
         session_ids = self._receivable_queue().session_ids(state_after=None if after > _END_OF_CALENDAR else after)
         page = session_ids[skip : skip + top]
         return _ok_unless_empty(page, {"skip": Int(skip), "sessions-ids": Array(tuple(page))})
@@ -264,6 +262,12 @@ class _RequestFields:
 
     def number(self, name: str) -> int:
         return self._typed(name, kind=int, allowed="an integer")
+
+    def count(self, name: str) -> int:
+        number = self.number(name)
+        if number < 0:
+            raise InvalidArgument(f"{name} is {number}; allowed: 0 and more")
+        return number
 
     def text(self, name: str) -> str:
         return self._typed(name, kind=str, allowed="a string")

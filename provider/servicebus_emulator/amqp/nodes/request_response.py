@@ -150,7 +150,7 @@ class RequestLink(LinkHandler):
         max_bytes: int = _MAX_REQUEST_BYTES,
     ) -> None:
         self._connection = connection
-        self._node = node
+        self.node: Final = node
         self._link = link
         self._operation, self._entity = operation
         self._open = True
@@ -198,7 +198,7 @@ class RequestLink(LinkHandler):
             raise OperationNotSupported("requests cannot be part of a transaction; send and settle over links")
         if size > self._max_bytes:
             raise MessageTooLarge(
-                f"a request of {size} bytes was sent to {self._node!r}; allowed: {self._max_bytes} bytes"
+                f"a request of {size} bytes was sent to {self.node!r}; allowed: {self._max_bytes} bytes"
             )
         return decode_request(data)
 
@@ -211,7 +211,7 @@ class RequestLink(LinkHandler):
         return self._reply_with(delivery, request, response)
 
     def _refusal(self, error: BrokerError) -> Response:
-        system = f"{self._connection.container}:{self._node.partition(' ')[0]}"
+        system = f"{self._connection.container}:{self.node.partition(' ')[0]}"
         return self._error_response(error, tracked(str(error), system=system))
 
     def _reply_with(self, delivery: proton.Handle, request: Request, response: Response) -> Callable[[], None]:
@@ -225,7 +225,7 @@ class RequestLink(LinkHandler):
             link.send(encoded)
 
     def _reply_link(self, reply_to: str | None) -> ReplyLink | None:
-        of_node = [link for link in self._connection.reply_links if link.node == self._node]
+        of_node = [link for link in self._connection.reply_links if link.node == self.node]
         addressed = [link for link in of_node if link.address == reply_to]
         # The newest one: a client that reattached its links may have left an older one open.
         return next(reversed(addressed or of_node), None)

@@ -66,6 +66,11 @@ class LinkEndpoints(BrokerConnection):
         else:
             self.refuse_attach(link, error=error)
 
+    @property
+    def handlers(self) -> tuple[LinkHandler, ...]:
+        """The handlers of all links."""
+        return tuple(handler for _, handler in self._links.handlers)
+
     def complete_attach(self, link: Link, handler: LinkHandler) -> None:
         """Answer an attach: the link is open."""
         self.add_link(link, handler)

@@ -18,6 +18,8 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import generate_accept_token
 
+from servicebus_emulator.security.settings import is_loopback, is_this_machine
+
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts
 
@@ -36,11 +38,15 @@ class WebSocketConnection(asyncio.Protocol):
 
     :param make_protocol: returns the protocol to run inside the WebSocket.
     :param counts: the port's connection counts.
+    :param well_known: whether anybody can log in: then no page of another host may, in a browser on this machine.
     """
 
-    def __init__(self, make_protocol: Callable[[], asyncio.Protocol], *, counts: ConnectionCounts) -> None:
+    def __init__(
+        self, make_protocol: Callable[[], asyncio.Protocol], *, counts: ConnectionCounts, well_known: bool
+    ) -> None:
         self._make_protocol = make_protocol
         self._counts = counts
+        self._well_known = well_known
         self._request = b""
         self._websocket: Connection | None = None
         self._inner: asyncio.Protocol | None = None
@@ -113,6 +119,9 @@ class WebSocketConnection(asyncio.Protocol):
         if subprotocol is None:
             self._reject(b"400 Bad Request")
             return None
+        if self._is_foreign_page(fields):
+            self._reject(b"403 Forbidden")
+            return None
         self._transport.write(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Accept: " + generate_accept_token(key) + b"\r\n"
@@ -124,6 +133,12 @@ class WebSocketConnection(asyncio.Protocol):
         self._inner = self._make_protocol()
         self._inner.connection_made(_InnerTransport(self, outer=self._transport))
         return self._websocket
+
+    def _is_foreign_page(self, fields: dict[bytes, bytes]) -> bool:
+        # Browsers let every page open a WebSocket to every host, and name the page's own in Origin (RFC 6454).
+        origin, peer = fields.get(b"origin"), self._transport.get_extra_info("peername")
+        here = peer is not None and is_loopback(peer[0])
+        return self._well_known and here and origin is not None and not is_this_machine(origin.decode("latin-1"))
 
     def _reject(self, status: bytes, *, field: bytes = b"") -> None:
         self._counts.unrecognised += 1
