@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +76,9 @@ def test_a_line_that_no_message_has_is_refused(monkeypatch: pytest.MonkeyPatch):
         ("s3://bucket/messages", False),
         ("s3://bucket/messages-of-others/a.jsonl", False),
         ("simplecache::s3://bucket/messages/a.jsonl", False),
+        ("s3://bucket/messages/%2e%2E/a.jsonl", False),
+        ("s3://bucket/messages/..%2fa.jsonl", False),
+        ("s3://bucket/messages/a.jsonl::file:///etc/passwd", False),
         ("/etc/passwd", False),
     ],
 )
@@ -83,35 +88,46 @@ def test_files_of_messages_may_be_confined_to_a_folder_of_a_store(
     monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", "s3://bucket/messages/")
 
     if allowed:
-        json_lines.check_files_root(path)
+        assert json_lines.confined_path(path) == path
     else:
         with pytest.raises(ConfigurationError, match="is not below"):
-            json_lines.check_files_root(path)
+            json_lines.confined_path(path)
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
         ("{root}/a.jsonl", True),
+        ("{root}/a.jsonl.gz", True),
         ("file://{root}/a.jsonl", True),
         ("{root}/../outside.jsonl", False),
         ("{root}/link.jsonl", False),
+        ("file://{root}/link.jsonl", False),
         ("{root}x/a.jsonl", False),
         ("/etc/passwd", False),
         ("file:///etc/passwd", False),
+        # For a store these are absolute, for Python they lie in the working directory.
+        ("file:/etc/passwd", False),
+        ("local:/etc/passwd", False),
+        ("file://conn_id@/etc/passwd", False),
         ("memory://bucket/a.jsonl", False),
         ("simplecache::{root}/a.jsonl", False),
+        ("{root}/a.jsonl\0", False),
+        ("{root}/pipe", False),
     ],
 )
 def test_files_of_messages_may_be_confined_to_a_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, allowed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, allowed: bool, scheme: str
 ):
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "outside.jsonl").write_text('"secret"')
     (root / "a.jsonl").write_text('"a"')
+    (root / "a.jsonl.gz").write_bytes(gzip.compress(b'"a"'))
     (root / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
-    monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", str(root))
+    os.mkfifo(root / "pipe")
+    monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", f"{scheme}{root}")
     # A URL that is taken for a relative path is below the root.
     monkeypatch.chdir(root)
     source = JsonLinesFile(path.format(root=root))
@@ -119,5 +135,24 @@ def test_files_of_messages_may_be_confined_to_a_root(
     if allowed:
         assert [spec.body for spec in read_messages(source, MessageReader(seed="s"))] == ["a"]
     else:
-        with pytest.raises(ConfigurationError, match="is not below"):
+        with pytest.raises(ConfigurationError, match=r"is not below|there is no file"):
             list(read_messages(source, MessageReader(seed="s")))
+
+
+def test_a_folder_that_becomes_a_link_after_the_check_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, outside = tmp_path / "root" / "folder", tmp_path / "outside"
+    for each, text in ((folder, '"a"'), (outside, '"secret"')):
+        each.mkdir(parents=True)
+        (each / "a.jsonl").write_text(text)
+    monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", str(tmp_path / "root"))
+    opens = Path.open
+
+    def replaced_meanwhile(self: Path, *arguments: Any, **more: Any) -> Any:
+        folder.rename(tmp_path / "root" / "before")
+        folder.symlink_to(outside)
+        return opens(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", replaced_meanwhile)
+
+    with pytest.raises(ConfigurationError, match="is not below"):
+        list(JsonLinesFile(str(folder / "a.jsonl")).lines())

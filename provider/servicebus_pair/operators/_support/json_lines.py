@@ -5,20 +5,26 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol, cast
+from urllib.parse import unquote
 
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "check_files_root", "read_messages"]
+__all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "confined_path", "read_messages"]
 
 _READ_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
 _MAX_FILE_BYTES: Final = 16 << 30
+_LOCAL_SCHEME: Final = "file://"
+# "file:/etc/passwd" and "local:/etc/passwd" are files to a store, and names in the working directory to Python.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class LineSource(Protocol):
@@ -67,12 +73,10 @@ class JsonLinesFile:
         :raises ConfigurationError: the file is not below ``[servicebus_pair] files_root``, does not exist, cannot be
             opened or decompressed, has a line of more than 128 MiB, or more than 16 GiB when it is decompressed.
         """
-        from airflow.sdk import ObjectStoragePath
-
-        check_files_root(self.path)
         try:
-            location: Any = ObjectStoragePath(self.path, conn_id=self.conn_id)
-            file = location.open("rb", compression="infer")
+            file = _open(self.path, self.conn_id)
+        except ConfigurationError:
+            raise
         except (OSError, ValueError, ImportError) as error:
             raise ConfigurationError(f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}") from error
         with file:
@@ -130,23 +134,62 @@ def _split_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, b"".join(parts)
 
 
-def check_files_root(path: str) -> None:
-    """Check that a path lies below ``[servicebus_pair] files_root``, if that is set.
+def confined_path(path: str) -> str:
+    """Return the path to use for one that a task names; below ``[servicebus_pair] files_root``, if that is set.
 
-    :raises ConfigurationError: it does not.
+    Of a folder it is the absolute path without links: how a store would read the given one makes no difference then.
+
+    :raises ConfigurationError: it does not lie below that root.
     """
+    root = _files_root()
+    if not root:
+        return path
+    allowed: str | None = None
+    if "://" in root:
+        # "%2e%2e" is two dots to a server of HTTP, and what follows "::" would be another store.
+        decoded = unquote(path).replace("\\", "/")
+        if path.startswith(f"{root}/") and ".." not in decoded.split("/") and "::" not in path:
+            allowed = path
+    else:
+        name = path.removeprefix(_LOCAL_SCHEME)
+        with suppress(OSError, ValueError, RuntimeError):
+            local = Path(name).resolve()
+            if local.is_relative_to(Path(root).resolve()) and not _SCHEME.match(name) and "::" not in f"{name}{local}":
+                allowed = str(local)
+    if allowed is None:
+        raise _outside(path, root)
+    return allowed
+
+
+def _open(path: str, conn_id: str | None) -> BinaryIO:
+    from airflow.sdk import ObjectStoragePath
+
+    root, confined = _files_root(), confined_path(path)
+    location: Any = ObjectStoragePath(confined, conn_id=conn_id)
+    if not root or "://" in root:
+        return cast("BinaryIO", location.open("rb", compression="infer"))
+    if not Path(confined).is_file():
+        raise FileNotFoundError(f"there is no file {confined}")
+    opened = Path(confined).open("rb")  # noqa: SIM115 - the caller closes it
+    # A folder on the way may have become a link since it was checked; Linux says where the opened file lies.
+    where = Path(f"/proc/self/fd/{opened.fileno()}")
+    if where.exists() and not where.readlink().is_relative_to(Path(root).resolve()):
+        opened.close()
+        raise _outside(path, root)
+    from fsspec.compression import compr
+    from fsspec.utils import infer_compression
+
+    return cast("BinaryIO", compr[infer_compression(confined)](opened, mode="rb"))
+
+
+def _files_root() -> str:
     from servicebus_pair.airflow_runtime.airflow_version import server_conf
 
-    root = server_conf.get("servicebus_pair", "files_root", fallback="").rstrip("/")
-    if not root:
-        return
-    if "://" in root:
-        allowed = path.startswith(f"{root}/") and ".." not in path.split("/")
-    else:
-        local = path.removeprefix("file://")
-        is_local = "://" not in local and "::" not in local
-        allowed = is_local and Path(local).resolve().is_relative_to(Path(root).resolve())
-    if not allowed:
-        raise ConfigurationError(
-            f"path {path!r} is not below {root!r}, to which [servicebus_pair] files_root confines the files of messages"
-        )
+    root: str = server_conf.get("servicebus_pair", "files_root", fallback="")
+    return root.rstrip("/").removeprefix(_LOCAL_SCHEME)
+
+
+def _outside(path: str, root: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"path {path!r} is not below {root!r}, to which [servicebus_pair] files_root confines the files of messages"
+    )

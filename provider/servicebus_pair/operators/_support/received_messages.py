@@ -12,7 +12,7 @@ from airflow.sdk import Context, ObjectStoragePath
 
 from servicebus_pair.airflow_runtime.state.accessor import TaskState
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.operators._support.json_lines import check_files_root
+from servicebus_pair.operators._support.json_lines import confined_path
 
 __all__ = ["ReceivedMessages"]
 
@@ -34,13 +34,14 @@ class ReceivedMessages:
         self._state = TaskState()
         self._file: ObjectStoragePath | None = None
         if folder is not None:
-            check_files_root(folder)
             instance = context["ti"]
             parts = [instance.dag_id, instance.run_id, instance.task_id]
             if (index := getattr(instance, "map_index", -1)) is not None and index >= 0:
                 parts.append(str(index))
             *folders, name = (part.replace("/", "_") for part in parts)
-            self._file = ObjectStoragePath(folder, conn_id=storage_conn_id).joinpath(*folders, f"{name}.jsonl")
+            self._file = ObjectStoragePath(confined_path(folder), conn_id=storage_conn_id).joinpath(
+                *folders, f"{name}.jsonl"
+            )
 
     async def load(self) -> dict[str, Any] | None:
         """Return the result of an earlier try that kept messages, or ``None``."""
