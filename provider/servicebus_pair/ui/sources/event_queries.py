@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.assets import ASSET_NAME_PREFIX, conn_id_of
 from servicebus_pair.ui.sources.run_queries import Run, read_runs, same_task_instance, to_timestamp
-from servicebus_pair.ui.sources.task_values import cost_report, read_json
+from servicebus_pair.ui.sources.task_values import cost_report, event_extra, read_json
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -21,6 +21,7 @@ __all__ = ["AUDIT_LOG_EVENT", "ActionRecord", "HealthEvent", "read_action_log", 
 AUDIT_LOG_EVENT: Final = "servicebus_pair"
 _EVENT_KINDS: Final = ("failover", "recovery", "backlog", "drained")
 _MAX_EVENTS: Final = 1000
+_MAX_EXTRA_CHARACTERS: Final = 2**16
 _MAX_ACTIONS: Final = 200
 _COST_OPERATOR: Final = "ServiceBusPairCostOperator"
 
@@ -52,22 +53,28 @@ class ActionRecord:
 
 
 def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEvent]]:
-    """Return failover, recovery, backlog and drained events by connection id, newest first."""
-    from sqlalchemy import or_, select
+    """Return failover, recovery, backlog and drained events by connection id, newest first.
+
+    The newest of each asset come first, however many events the tasks of other pairs emit; large ones are left out.
+    """
+    from sqlalchemy import Text, cast, func, or_, select
     from sqlalchemy.orm import selectinload
 
     from servicebus_pair.airflow_runtime.airflow_version import AssetEvent, AssetModel, DagRun
 
+    nth = func.row_number().over(partition_by=AssetEvent.asset_id, order_by=AssetEvent.timestamp.desc())
     query = (
         select(AssetModel.name, AssetEvent)
         .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True), AssetEvent.timestamp >= since)
         .where(or_(*(AssetModel.name.endswith(f".{kind}") for kind in _EVENT_KINDS)))
+        .where(func.length(cast(AssetEvent.extra, Text)) <= _MAX_EXTRA_CHARACTERS)
         .options(selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id))
-        .order_by(AssetEvent.timestamp.desc())
+        .order_by(nth, AssetEvent.timestamp.desc())
         .limit(_MAX_EVENTS)
     )
-    rows = [(name, event) for name, event in session.execute(query)]
+    found = [(name, event) for name, event in session.execute(query)]
+    rows = sorted(found, key=lambda row: row[1].timestamp, reverse=True)
     triggered = {(run.dag_id, run.run_id) for _, event in rows for run in event.created_dagruns}
     sources = {_source_key(event) for _, event in rows if event.source_dag_id is not None}
     runs = read_runs(session, triggered | sources)
@@ -82,7 +89,7 @@ def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEv
             HealthEvent(
                 kind=kind,
                 at=event.timestamp.timestamp(),
-                extra=event.extra or {},
+                extra=event_extra(event.extra),
                 source_run=runs.get(_source_key(event)),
                 triggered_runs=tuple(runs[key] for key in keys if key in runs),
             )

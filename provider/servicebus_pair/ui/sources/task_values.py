@@ -6,19 +6,24 @@ A value of another shape is left out, so that no task can take a pair off the pa
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
-__all__ = ["are_counters", "cost_report", "numbers_of", "read_json"]
+__all__ = ["are_counters", "cost_report", "event_extra", "numbers_of", "read_json"]
 
 _MAX_CHARACTERS: Final = 2**20
 _COUNTERS: Final = ("syphoned", "unspooled", "per_second", "at")
 _COUNTERS_BY_NAME: Final = ("syphoned_by_entity", "dead_lettered", "operations")
 # Counts of an entity: to the primary, to the backlog, and, since there is a spool, to that.
 _ROUTES: Final = (2, 3)
+_EVENT_TEXTS: Final = ("entity", "reason", "by")
 _COST_NUMBERS: Final = ("total", "billable")
 _MAX_WORD: Final = 20
+# Beyond it a browser rounds; a number of hundreds of digits is no float at all.
+_LARGEST: Final = 2**53
+_MAX_REASON: Final = 500
+_MAX_NAMES: Final = 1000
 
 
 def read_json(text: Any) -> Any:
@@ -67,8 +72,24 @@ def cost_report(report: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def event_extra(extra: Any) -> dict[str, Any]:
+    """Return what the page reads of an asset event, whose extra any task may write."""
+    given = extra if isinstance(extra, Mapping) else {}
+    found: dict[str, Any] = {name: str(given[name])[:_MAX_REASON] for name in _EVENT_TEXTS if name in given}
+    if _is_number(given.get("since")):
+        found["since"] = given["since"]
+    payload, moved = given.get("payload"), given.get("moved")
+    entities = payload.get("entities") if isinstance(payload, Mapping) else None
+    if isinstance(entities, list):
+        texts = [each[:_MAX_REASON] for each in entities[:_MAX_NAMES] if isinstance(each, str)]
+        found["payload"] = {"entities": texts}
+    if isinstance(moved, Mapping):
+        found["moved"] = dict(islice(numbers_of({"moved": moved})["moved"].items(), _MAX_NAMES))
+    return found
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
 
 
 def _are_numbers(value: Any, counts: Sequence[int]) -> bool:

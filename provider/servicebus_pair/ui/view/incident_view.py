@@ -47,7 +47,7 @@ def build_incident_views(
         casefolded path. A recovery that reports an incident's end does not end it while older messages wait.
     """
     events_by_entity: dict[str, list[tuple[str, HealthEvent]]] = {}
-    drained = [event for event in events if event.kind == "drained"]
+    drained = [(event, _moved_entities(event)) for event in events if event.kind == "drained"]
     for event in sorted((event for event in events if event.kind != "drained"), key=_start_time):
         for entity in _entities(event):
             events_by_entity.setdefault(entity.casefold(), []).append((entity, event))
@@ -151,11 +151,17 @@ def _with_recoveries(incidents: list[IncidentView], recoveries: Sequence[Run]) -
     return incidents
 
 
-def _with_proofs(incidents: list[IncidentView], drained: Sequence[HealthEvent], entity: str) -> list[IncidentView]:
+def _moved_entities(event: HealthEvent) -> frozenset[str]:
+    moved = event.extra.get("moved")
+    return frozenset(str(name).casefold() for name in moved) if isinstance(moved, Mapping) else frozenset()
+
+
+def _with_proofs(
+    incidents: list[IncidentView], drained: Iterable[tuple[HealthEvent, frozenset[str]]], entity: str
+) -> list[IncidentView]:
     """Add the runs that a recovery started to the last incident before it moved messages of the entity."""
-    for event in drained:
-        moved = event.extra.get("moved")
-        if isinstance(moved, Mapping) and entity in {str(name).casefold() for name in moved}:
+    for event, moved in drained:
+        if entity in moved:
             index = max((i for i, incident in enumerate(incidents) if incident.at <= event.at), default=None)
             if index is not None:
                 incidents[index] = _with_runs_of(incidents[index], event)

@@ -16,12 +16,12 @@ from servicebus_pair.ui.cache.refresh_cache import RefreshCache
 from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
 from servicebus_pair.ui.sources.event_queries import HealthEvent
 from servicebus_pair.ui.sources.run_queries import Run
-from servicebus_pair.ui.sources.task_values import are_counters, cost_report, numbers_of, read_json
+from servicebus_pair.ui.sources.task_values import are_counters, cost_report, event_extra, numbers_of, read_json
 from servicebus_pair.ui.view.incident_view import build_incident_views
 from tests.airflow.conftest import UNREACHABLE
 
-NAN, ENDLESS = float("nan"), float("inf")
-HOSTILE = ["text", None, True, NAN, ENDLESS, [1], {"deep": {"er": 1}}, {"a": "b"}, "x" * 3_000_000]
+NAN, ENDLESS, HUGE = float("nan"), float("inf"), 10**400
+HOSTILE = ["text", None, True, NAN, ENDLESS, HUGE, [1], {"deep": {"er": 1}}, {"a": "b"}, "x" * 3_000_000]
 COUNTERS = {
     "v": 1,
     "sends": [[5, 1, 2], [6, 1, 2, 3]],
@@ -62,6 +62,27 @@ def test_a_cost_report_is_reduced_to_its_totals(hostile: Any):
     assert cost_report(valid) == {"planned": total, "prices": valid["prices"]}
     for each in ({"planned": hostile}, {"planned": {**total, "total": hostile}}, {"prices": hostile}):
         assert len(json.dumps(cost_report(each), allow_nan=False)) < 100
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
+def test_an_event_is_reduced_to_what_the_page_reads(hostile: Any):
+    names = ("entity", "reason", "by", "since", "payload", "moved", "more")
+    for extra in (hostile, dict.fromkeys(names, hostile), {"payload": {"entities": [hostile] * 5000}}):
+        reduced = event_extra(extra)
+        event = HealthEvent("failover", 5.0, reduced, None, ())
+        build_incident_views([event, replace(event, kind="backlog"), replace(event, kind="drained")], {})
+        assert len(json.dumps(reduced, allow_nan=False)) < 1_000_000
+    assert event_extra({"entity": "flights", "since": 5, "moved": {"a": 1, "b": hostile}})["moved"]["a"] == 1
+
+
+def test_events_with_many_names_are_grouped_in_a_time_that_does_not_multiply():
+    moved = {f"queue{number}": 1 for number in range(1000)}
+    events = [HealthEvent("drained", 5.0, {"moved": moved}, None, ()) for _ in range(300)]
+    events.append(HealthEvent("backlog", 4.0, {"payload": {"entities": [*moved]}}, None, ()))
+    started = time.process_time()
+    assert len(build_incident_views(events, {})) == 50
+    # 0.3 s, where each entity read all names of all events: 40 s.
+    assert time.process_time() - started < 5
 
 
 def test_large_and_deep_json_is_not_read():

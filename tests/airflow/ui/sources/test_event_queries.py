@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from servicebus_pair.ui.sources.event_queries import AUDIT_LOG_EVENT, read_action_log
+from servicebus_pair.ui.sources.event_queries import AUDIT_LOG_EVENT, read_action_log, read_events
 
 
 def test_action_log_keeps_actions_of_deleted_runs_and_ignores_invalid_entries(airflow_db: Path):  # noqa: ARG001
@@ -24,3 +24,35 @@ def test_action_log_keeps_actions_of_deleted_runs_and_ignores_invalid_entries(ai
     assert record.run is not None
     assert (record.run.run_id, record.run.state) == ("r1", "deleted")
     assert 7 not in records
+
+
+def test_events_of_one_pair_crowd_out_no_other_and_large_ones_are_not_read(airflow_db: Path):  # noqa: ARG001
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+
+    from servicebus_pair.assets import failover_asset
+
+    now = datetime.now(UTC)
+    with create_session() as session:
+        for name in ("quiet_pair", "loud_pair"):
+            asset = failover_asset(name)
+            session.add(AssetModel(name=asset.name, uri=asset.uri, group="asset", extra={}))
+        session.flush()
+        ids = {each.name: each.id for each in session.query(AssetModel)}
+        quiet, loud = (ids[failover_asset(name).name] for name in ("quiet_pair", "loud_pair"))
+        session.add(AssetEvent(asset_id=quiet, extra={"entity": "flights"}, timestamp=now - timedelta(days=2)))
+        session.add(AssetEvent(asset_id=quiet, extra={"entity": "x" * 70_000}, timestamp=now))
+        for number in range(1100):
+            session.add(AssetEvent(asset_id=loud, extra={}, timestamp=now - timedelta(seconds=number)))
+    try:
+        with create_session() as session:
+            events = read_events(session, since=now - timedelta(days=30))
+    finally:
+        with create_session() as session:
+            for asset_id in (quiet, loud):
+                session.query(AssetEvent).filter_by(asset_id=asset_id).delete()
+                session.query(AssetModel).filter_by(id=asset_id).delete()
+
+    assert [event.extra for event in events["quiet_pair"]] == [{"entity": "flights"}]
+    assert len(events["loud_pair"]) == 999
+    assert [event.at for event in events["loud_pair"]] == sorted((e.at for e in events["loud_pair"]), reverse=True)
