@@ -20,7 +20,7 @@ from servicebus_pair.core import (
 )
 from servicebus_pair.core.errors import ConfigurationError, UnreachableError
 from servicebus_pair.core.model import OPTION_CHECKS, learn_secrets, redaction, scrub
-from servicebus_pair.core.pair import ENDPOINT_SETTINGS, REFERENCE, SIDES, read_endpoint
+from servicebus_pair.core.pair import ENDPOINT_SETTINGS, REFERENCE, SIDES, SettingsReference, read_endpoint
 from tests.security.canaries import CANARIES, disclosed, outcome
 
 HOST = "contoso.servicebus.windows.net"
@@ -198,3 +198,29 @@ def test_a_learned_secret_hides_no_other_from_the_search(learned: str, canary: s
     monkeypatch.setattr(redaction, "_learned", {learned: None})
 
     assert not disclosed(scrub(f"the value is {CANARIES[canary]!r}"))
+
+
+@pytest.mark.parametrize("owner", ["default", "client_secret", "connection_string"])
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"administration": "evil.example:443"},
+        {"administration": "contoso.servicebus.windows.net.evil.example"},
+        {"endpoint_address": "sb://evil.example:443"},
+        {"management_endpoint": "https://evil.example", "subscription_id": "s", "resource_group": "g"},
+        {"administration": "evil.example:443", "allow_other_hosts": True},
+    ],
+)
+def test_a_pair_sends_tokens_of_another_connection_to_no_host_that_this_one_does_not_allow(
+    owner: str, added: dict[str, Any]
+):
+    given = {**OTHER, "primary_conn_id": "theirs", **{f"primary_{name}": value for name, value in added.items()}}
+    theirs = {key: value for key, value in BASES[owner].items() if key not in added}
+    for name in ("primary_connection_string", "primary_host", "primary_authentication"):
+        given.pop(name, None)
+
+    with pytest.raises(ConfigurationError, match=r"not a host of Azure or this machine|both given"):
+        read_pair_settings(given, referenced={"primary": SettingsReference("connection theirs", theirs)})
+    given.pop("primary_allow_other_hosts", None)
+    allowed = SettingsReference("connection theirs", {**theirs, "allow_other_hosts": True})
+    assert read_pair_settings(given, referenced={"primary": allowed}).primary.namespace == "contoso"

@@ -206,8 +206,10 @@ def _namespace(connection: Connection, extra: Mapping[str, Any]) -> dict[str, An
 
 
 def _official(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    # The official provider ignores it; ours allows it to add other hosts beside the reference.
+    shared = {"allow_other_hosts": extra.get("allow_other_hosts")}
     if connection.schema:
-        return {"connection_string": connection.schema}
+        return {"connection_string": connection.schema, **shared}
     if _official_extra(extra, "credential"):
         raise ConfigurationError(
             f"connection {connection.conn_id}: its extra has credential, a text, but the SDK expects an identity "
@@ -218,6 +220,7 @@ def _official(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any
         "host": _official_extra(extra, "fully_qualified_namespace") or connection.host,
         "client_id": _official_extra(extra, "managed_identity_client_id"),
         "tenant_id": _official_extra(extra, "workload_identity_tenant_id"),
+        **shared,
     }
 
 

@@ -184,3 +184,12 @@ def test_a_secondary_with_arm_coordinates_is_provisioned_by_resource_manager(
 
     assert queue_names(served) == [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
     assert ServiceBusPairHook(CONN_ID).test_connection()[0]
+
+
+def test_an_official_connection_allows_other_hosts_in_its_own_extra_only(monkeypatch: pytest.MonkeyPatch):
+    gateway = {"primary_endpoint_address": "sb://gateway.example:443"}
+    for refused in (gateway, {**gateway, "primary_allow_other_hosts": True}):
+        with pytest.raises(ConfigurationError, match="allow_other_hosts"):
+            pair_to(monkeypatch, OFFICIAL, **refused).get_settings()
+    allowed = pair_to(monkeypatch, {**OFFICIAL, "extra": {"allow_other_hosts": True}}, **gateway).get_settings()
+    assert allowed.primary.endpoint_address == "sb://gateway.example:443"

@@ -85,6 +85,11 @@ _RESOURCE_MANAGER_HOST: Final = re.compile(
 _TOKEN_HOST: Final = re.compile(
     r"login\.(microsoftonline\.(com|us|de)|windows\.net|chinacloudapi\.cn|partner\.microsoftonline\.cn)" + _THIS_MACHINE
 )
+_KNOWN_HOSTS: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(("host", "administration", "endpoint_address"), _SERVICE_BUS_HOST),
+    "management_endpoint": _RESOURCE_MANAGER_HOST,
+    "authority": _TOKEN_HOST,
+}
 _FORM_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "authentication": (_CONNECTION_STRING,),
     "emulator": (False, "false"),
@@ -106,6 +111,21 @@ def read_endpoint(settings: Mapping[str, Any], *, label: Callable[[str], str] = 
     given = non_empty(settings)
     refuse_misplaced_secrets(given, label)
     return _EndpointParser(given, label).endpoint()
+
+
+def check_added_hosts(
+    added: Mapping[str, Any], *, owner: Mapping[str, Any], label: Callable[[str], str], lifted_by: str
+) -> None:
+    """Check the hosts that somebody adds to the settings of another, whose tokens they would get.
+
+    :param added: non-empty settings.
+    :param owner: the settings that have the credential.
+    :param lifted_by: the name of the setting of the owner that allows any host.
+    :raises ConfigurationError: one is neither Azure's nor this machine, and the owner does not allow that.
+    """
+    given = non_empty(owner)
+    if _OTHER_HOSTS not in given or not boolean(f"setting {lifted_by}", given[_OTHER_HOSTS]):
+        _EndpointParser(added, label).check_hosts(_KNOWN_HOSTS, "of the credential that is referred to", lifted_by)
 
 
 def refuse_misplaced_secrets(given: Mapping[str, Any], label: Callable[[str], str] = str) -> None:
@@ -194,18 +214,23 @@ class _EndpointParser:
         """Refuse to send tokens of the machine's identity to hosts that are not Azure's, unless told to."""
         if _OTHER_HOSTS in self.given and boolean(f"setting {self.label(_OTHER_HOSTS)}", self.given[_OTHER_HOSTS]):
             return
-        hosts = dict.fromkeys(("host", "administration", "endpoint_address"), _SERVICE_BUS_HOST)
-        if authentication not in _OWN_IDENTITIES:
-            # With a connection string, the machine's identity may manage the namespace.
-            hosts = {}
+        named: list[str] = []
+        if authentication in _OWN_IDENTITIES:
+            named += ("host", "administration", "endpoint_address")
         if authentication != _CLIENT_SECRET and "client_secret" not in self.given:
-            hosts |= {"management_endpoint": _RESOURCE_MANAGER_HOST, "authority": _TOKEN_HOST}
+            # With a connection string, the machine's identity may manage the namespace.
+            named += ("management_endpoint", "authority")
+        hosts = {name: _KNOWN_HOSTS[name] for name in named}
+        self.check_hosts(hosts, "of this machine's identity", self.label(_OTHER_HOSTS))
+
+    def check_hosts(self, hosts: Mapping[str, re.Pattern[str]], whose: str, lifted_by: str) -> None:
+        """:raises ConfigurationError: a host is given that is not known."""
         for name, known in hosts.items():
             host = (self._text(name) or "").rpartition("://")[2].rstrip("/").casefold()
             if host and known.fullmatch(re.sub(r":[0-9]{1,5}$", "", host)) is None:
                 raise ConfigurationError(
                     f"setting {self.label(name)} is not a host of Azure or this machine, and would get tokens or a "
-                    f"secret of this machine's identity: allowed with {self.label(_OTHER_HOSTS)}"
+                    f"secret {whose}: allowed with {lifted_by}"
                 )
 
     def _choice(self, name: str, allowed: tuple[str, ...]) -> str:

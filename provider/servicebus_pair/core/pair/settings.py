@@ -14,6 +14,7 @@ from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import OPTION_CHECKS, Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.pair.endpoint_settings import (
     ENDPOINT_SETTINGS,
+    check_added_hosts,
     non_empty,
     read_endpoint,
     refuse_misplaced_secrets,
@@ -26,7 +27,7 @@ REFERENCE: Final = "conn_id"
 # Allowed in addition to a reference, because other connection types have no field for them.
 _ALLOWED_WITH_REFERENCE: Final = (
     *("namespace", "administration", "transport", "ca_file", "endpoint_address"),
-    *("subscription_id", "resource_group", "management_endpoint", "allow_other_hosts"),
+    *("subscription_id", "resource_group", "management_endpoint"),
 )
 _NO_REFERENCES: Final[Mapping[str, SettingsReference]] = MappingProxyType({})
 
@@ -107,6 +108,8 @@ def _endpoint(given: Mapping[str, Any], side: str, referenced: Mapping[str, Sett
     def label(name: str) -> str:
         return f"{side}_{name}" if name in inline else reference.label(name)
 
+    # Whoever may edit the pair need not be whoever has the credential, and it decides where its tokens go.
+    check_added_hosts(inline, owner=reference.settings, label=label, lifted_by=reference.label("allow_other_hosts"))
     return read_endpoint({**reference.settings, **inline}, label=label)
 
 
