@@ -44,13 +44,16 @@ def test_killed_stream_loses_nothing_and_lands_nothing_twice(
         with submitted(pair, PROGRAM, arguments, log=log) as query:
             while batches(offsets) == before and query.poll() is None:
                 time.sleep(0.02)
-            # Between none and about four batches after the first one.
-            with suppress(subprocess.TimeoutExpired):
-                query.wait(moments.uniform(0, 3))
-            if number % 2 and kill_workers(query.pid):
-                of_workers += 1
+            if number % 2:
+                while query.poll() is None and not kill_workers(query.pid):
+                    time.sleep(0.02)
+                of_workers += query.poll() is None
                 with suppress(subprocess.TimeoutExpired):
                     query.wait(SECONDS)
+            else:
+                # Between none and about four batches after the first one.
+                with suppress(subprocess.TimeoutExpired):
+                    query.wait(moments.uniform(0, 3))
             with suppress(ProcessLookupError):
                 os.killpg(query.pid, signal.SIGKILL)
             tell(f"kill {number + 1} of {kills}: {batches(offsets)} batches planned, {sent} messages sent")
