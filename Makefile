@@ -94,4 +94,4 @@ constraints: setup
 	@.ci/within python .ci/constraints.py
 
 clean: demo-stop
-	rm -rf .venv .demo .compat .conformance build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info
+	rm -rf .venv .demo .compat .conformance build dist provider/*/build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info

@@ -10,7 +10,7 @@ they are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,7 +25,7 @@ from servicebus_emulator.engine.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.model.entity_names import DescriptionError, check_name
+from servicebus_emulator.engine.model.entity_names import NAMESPACE_NAMES, DescriptionError, is_namespace_name
 from servicebus_emulator.engine.model.rule_descriptions import (
     DEFAULT_RULE,
     CorrelationFilter,
@@ -41,7 +41,7 @@ from servicebus_emulator.typed_values import READERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ConfigError", "NamespaceConfig", "load_config", "parse_config"]
+__all__ = ["ConfigError", "NamespaceConfig", "load_config", "parse_config", "read_config", "read_text"]
 
 D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
 
@@ -82,11 +82,19 @@ def load_config(path: Path) -> tuple[NamespaceConfig, ...]:
     :raises ConfigError: when a value is invalid.
     :raises OSError: when the file cannot be read.
     """
+    return parse_config(read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """Read the text of a file, with or without the byte order mark that editors on Windows write.
+
+    :raises ConfigError: when it is no text.
+    :raises OSError: when the file cannot be read.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError("the document", value=f"no text: {error}", allowed="JSON in UTF-8") from error
-    return parse_config(text)
 
 
 def parse_config(text: str) -> tuple[NamespaceConfig, ...]:
@@ -95,21 +103,29 @@ def parse_config(text: str) -> tuple[NamespaceConfig, ...]:
     :param text: JSON.
     :raises ConfigError: when a value is invalid.
     """
-    root = parse_document(text).members(required=("UserConfig",), optional=("$schema",))
+    return read_config(parse_document(text))
+
+
+def read_config(document: ConfigValue) -> tuple[NamespaceConfig, ...]:
+    """Read the namespaces from a parsed configuration file.
+
+    :raises ConfigError: when a value is invalid.
+    """
+    root = document.members(required=("UserConfig",), optional=("$schema",))
     user = root["UserConfig"].members(required=("Namespaces",), optional=("Logging",))
     if "Logging" in user:
         # The log targets of the original; this emulator logs to standard error.
         user["Logging"].members(required=("Type",))["Type"].one_of(_LOGGING_TYPES)
     namespaces = tuple(_namespace(node) for node in user["Namespaces"].items(least=1))
-    _check_unique(user["Namespaces"], names=[namespace.name for namespace in namespaces])
+    _check_unique(user["Namespaces"].items(), names=[namespace.name for namespace in namespaces])
     return namespaces
 
 
-def _check_unique(node: ConfigValue, *, names: Sequence[str]) -> None:
+def _check_unique(nodes: Iterable[ConfigValue], *, names: Sequence[str], member: str = "Name") -> None:
     seen: set[str] = set()
-    for name in names:
+    for node, name in zip(nodes, names, strict=True):
         if name.casefold() in seen:
-            raise ConfigError(node.path, value=name, allowed="each name once, whatever its case")
+            raise ConfigError(node.below(member), value=name, allowed="each name once, whatever its case")
         seen.add(name.casefold())
 
 
@@ -117,8 +133,8 @@ def _namespace(node: ConfigValue) -> NamespaceConfig:
     members = node.members(required=("Name",), optional=_NAMESPACE_MEMBERS)
     tier = Tier(members["Tier"].one_of(Tier)) if "Tier" in members else None
     name = members["Name"].text()
-    with _located(members["Name"]):
-        check_name("name", value=name)
+    if not is_namespace_name(name):
+        members["Name"].refuse(NAMESPACE_NAMES)
     queues = tuple(_entity(item, kind=QueueDescription) for item in _list(members, "Queues"))
     topics = tuple(
         _entity(item, kind=TopicDescription, optional=("Subscriptions",)) for item in _list(members, "Topics")
@@ -126,7 +142,8 @@ def _namespace(node: ConfigValue) -> NamespaceConfig:
     for item, described in _described(members, queues=queues, topics=topics):
         with _located(item):
             check_tier(described, tier=tier)
-    _check_unique(node, names=[queue.path for queue in queues] + [topic.path for topic in topics])
+    entities = [*_list(members, "Queues"), *_list(members, "Topics")]
+    _check_unique(entities, names=[each.path for each in queues] + [each.path for each in topics])
     subscriptions = tuple(
         subscription
         for item, topic in zip(_list(members, "Topics"), topics, strict=True)
@@ -167,7 +184,7 @@ def _authorization(members: Mapping[str, ConfigValue]) -> tuple[AuthorizationRul
     if listed is None:
         return ()
     rules = tuple(_authorization_rule(item) for item in listed.items())
-    _check_unique(listed, names=[str(rule.key_name) for rule in rules])
+    _check_unique(listed.items(), names=[str(rule.key_name) for rule in rules], member="KeyName")
     return rules
 
 
@@ -200,7 +217,7 @@ def _subscriptions(node: ConfigValue, *, topic: TopicDescription) -> tuple[Subsc
     if listed is None:
         return ()
     subscriptions = tuple(_subscription(item, topic=topic) for item in listed.items())
-    _check_unique(listed, names=[subscription.name for subscription in subscriptions])
+    _check_unique(listed.items(), names=[subscription.name for subscription in subscriptions])
     return subscriptions
 
 

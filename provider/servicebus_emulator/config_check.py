@@ -1,4 +1,7 @@
-"""``servicebus-emulator check FILE...``: checks configuration files without serving anything."""
+"""``servicebus-emulator check FILE...``: checks configuration files without serving anything.
+
+All mistakes of a file are found by reading it again without what was wrong.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,38 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from uuid import uuid4
 
-from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
+from servicebus_emulator.config import ConfigError, NamespaceConfig, read_config, read_text
+from servicebus_emulator.config_values import LEFT_OUT, ConfigValue, parse_document
+from servicebus_emulator.engine.model.entity_names import entity_path_of
 
 __all__ = ["check_files", "explain", "line_of"]
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _PLACE: Final = re.compile(r"line (\d+), column \d+")
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_FORWARDING: Final = (".ForwardTo", ".ForwardDeadLetteredMessagesTo")
+_NAMES: Final = ("Name", "KeyName")
+_NAME_LENGTH: Final = 30
+_ENTITY_NAME: Final = re.compile(r"\]\.(?:Queues|Topics)\[\d+\]\.Name\Z")
 
 
 def check_files(files: Sequence[Path]) -> int:
-    """Print what is in each file, or its line and the reason why it is invalid; return the exit status."""
-    found = [_check(file) for file in files]
-    for line, is_valid in found:
-        print(line, file=sys.stdout if is_valid else sys.stderr)
-    return 0 if all(is_valid for _, is_valid in found) else 1
+    """Print what is in each file, or line and reason of each mistake; return the exit status."""
+    status = 0
+    for file in files:
+        summary, mistakes = _check(file)
+        for line in mistakes or [summary]:
+            print(line, file=sys.stdout if len(mistakes) == 0 else sys.stderr)
+        status = max(status, int(len(mistakes) > 0))
+    return status
 
 
 def explain(file: Path, error: ConfigError) -> str:
     """Return an error with its place, such as ``config.json:12: ...LockDuration is 'PT6M'; allowed: ...``."""
-    line = line_of(file.read_text(encoding="utf-8", errors="replace"), error.path)
+    line = line_of(file.read_text(encoding="utf-8-sig", errors="replace"), error.path)
     return f"{file}: {error}" if line is None else f"{file}:{line}: {error}"
 
 
@@ -50,14 +64,74 @@ def line_of(text: str, path: str) -> int | None:
     return lines.get(path)
 
 
-def _check(file: Path) -> tuple[str, bool]:
+def _check(file: Path) -> tuple[str, list[str]]:
+    """Return what is in a file, and its mistakes."""
+    configs: Sequence[NamespaceConfig] = ()
     try:
-        configs = load_config(file)
+        document = parse_document(read_text(file))
     except ConfigError as error:
-        return explain(file, error), False
+        return "", [explain(file, error)]
     except OSError as error:
-        return f"{file}: cannot be read: {error.strerror}", False
-    return f"{file}: valid: {'; '.join(map(_summary, configs))}", True
+        return "", [f"{file}: cannot be read: {error.strerror}"]
+    errors = list(_missing_targets(document.value))
+    left_out: set[str] = set()
+    while True:
+        try:
+            configs = read_config(document)
+            break
+        except ConfigError as error:
+            # What was left out is not missing, nor is what contains it incomplete.
+            if not any(each.startswith(error.path) for each in left_out):
+                errors.append(error)
+            left_out.add(error.path)
+            if not _leave_out(document, error.path):
+                break
+    lines = [(line_of(read_text(file), error.path) or 0, explain(file, error)) for error in errors]
+    return f"{file}: valid: {'; '.join(map(_summary, configs))}", [text for _, text in sorted(lines)]
+
+
+def _leave_out(document: ConfigValue, path: str) -> bool:
+    """Take a value, or the innermost of what should contain it, out of a document; return whether it has changed.
+
+    A name gets another one, so that the rest of what has it is still read.
+    """
+    holder: Any = None
+    key: Any = None
+    value: Any = document.value
+    for name, index in _STEP.findall(path):
+        step = int(index) if index else name
+        if name in _NAMES and isinstance(value, dict):
+            value[name] = f"name-{uuid4()}"[:_NAME_LENGTH]
+            return True
+        if not ((isinstance(value, dict) and step in value) or (isinstance(value, list) and index)):
+            break
+        holder, key, value = value, step, value[step]
+    if isinstance(holder, list):
+        holder[key] = LEFT_OUT
+    elif isinstance(holder, dict):
+        del holder[key]
+    return holder is not None
+
+
+def _missing_targets(document: object) -> Iterator[ConfigError]:
+    """Yield the forwarding targets that no entity of their namespace is."""
+    user = document.get("UserConfig") if isinstance(document, dict) else None
+    namespaces = user.get("Namespaces") if isinstance(user, dict) else None
+    for number, namespace in enumerate(namespaces if isinstance(namespaces, list) else ()):
+        members = list(_members(namespace, path=f"UserConfig.Namespaces[{number}]"))
+        names = {str(value).casefold() for path, value in members if _ENTITY_NAME.search(path) is not None}
+        for path, value in members:
+            is_target = path.endswith(_FORWARDING) and isinstance(value, str) and value != ""
+            if is_target and entity_path_of(str(value)).casefold() not in names:
+                yield ConfigError(path, value=value, allowed="a queue or topic of this namespace")
+
+
+def _members(value: object, *, path: str) -> Iterator[tuple[str, object]]:
+    yield path, value
+    inner = [(f".{name}", each) for name, each in value.items()] if isinstance(value, dict) else []
+    inner += [(f"[{number}]", each) for number, each in enumerate(value)] if isinstance(value, list) else []
+    for step, each in inner:
+        yield from _members(each, path=path + step)
 
 
 def _summary(config: NamespaceConfig) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Self
 
 from servicebus_emulator.engine.model.entity_names import NOT_IN_XML
 from servicebus_emulator.typed_values import TypedValue
 
-__all__ = ["ConfigError", "ConfigValue", "parse_document"]
+__all__ = ["LEFT_OUT", "ConfigError", "ConfigValue", "parse_document"]
+
+LEFT_OUT: Final = object()
+"""Stands for an item of a list that is not read."""
 
 _SECRET: Final = re.compile("key|secret", re.IGNORECASE)
 _LONGEST_SHOWN: Final = 100
@@ -69,6 +72,10 @@ class ConfigValue(TypedValue):
             if name not in nodes:
                 raise ConfigError(self.below(name), value="missing", allowed="a value; it is required")
         return nodes
+
+    def items(self, *, least: int = 0) -> tuple[Self, ...]:
+        """Return the items of a list, but for what was left out."""
+        return tuple(each for each in super().items(least=least) if each.value is not LEFT_OUT)
 
     def text(self) -> str:
         """Return a string."""

@@ -207,7 +207,7 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         ("UserConfg", {}, r"UserConfg is \{\}; allowed: only UserConfig, \$schema"),
         ("UserConfig.Namespaces", [], r"UserConfig.Namespaces is \[\]; allowed: a list of at least 1"),
         ("UserConfig.Logging.Type", "Syslog", r"Logging.Type is 'Syslog'; allowed: File, Console"),
-        (f"{NAMESPACE}.Name", "", r"UserConfig.Namespaces\[0\].Name is ''; allowed: 1 to 50 characters"),
+        (f"{NAMESPACE}.Name", "", r"UserConfig.Namespaces\[0\].Name is ''; allowed: 1 to 50 letters"),
         (f"{NAMESPACE}.Name", 7, r"UserConfig.Namespaces\[0\].Name is 7; allowed: a string"),
         (f"{NAMESPACE}.Tier", "Free", r"Namespaces\[0\].Tier is 'Free'; allowed: Basic, Standard, Premium"),
         (f"{NAMESPACE}.Tier", "Basic", r"Queues\[0\].Properties.RequiresSession is True; allowed: none in the Basic"),
@@ -216,8 +216,8 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         (f"{NAMESPACE}.Queue", [], r"Namespaces\[0\].Queue is \[\]; allowed: only Name, Queues, Topics"),
         (f"{NAMESPACE}.Queues", {}, r"Namespaces\[0\].Queues is \{\}; allowed: a list"),
         (f"{NAMESPACE}.Queues.1", {}, r"Queues\[1\].Name is 'missing'; allowed: a value; it is required"),
-        (f"{NAMESPACE}.Queues.1", {"Name": "ORDERS"}, r"Namespaces\[0\] is 'ORDERS'; allowed: each name once"),
-        (f"{NAMESPACE}.Queues.1", {"Name": "Delays"}, r"Namespaces\[0\] is 'delays'; allowed: each name once"),
+        (f"{NAMESPACE}.Queues.1", {"Name": "ORDERS"}, r"Queues\[1\].Name is 'ORDERS'; allowed: each name once"),
+        (f"{NAMESPACE}.Queues.1", {"Name": "Delays"}, r"Topics\[0\].Name is 'delays'; allowed: each name once"),
         (f"{QUEUE}.Name", "a//b", r"Queues\[0\].Name is 'a//b'; allowed: 1 to 260 characters"),
         (f"{QUEUE}.Properties.LockDuration", "60", r"Properties.LockDuration is '60'; allowed: an ISO 8601 duration"),
         (f"{QUEUE}.Properties.LockDuration", 60, r"Properties.LockDuration is 60; allowed: a string"),
@@ -237,7 +237,7 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         ),
         (f"{QUEUE}.Properties.AuthorizationRules", [], r"AuthorizationRules is \[\]; allowed: only"),
         (f"{SUBSCRIPTION}.Name", "a/b", r"Topics\[0\].Subscriptions\[0\].Name is 'a/b'; allowed: 1 to 50"),
-        (f"{SUBSCRIPTION}.Name", "ALL", r"Topics\[0\].Subscriptions is 'all'; allowed: each name once"),
+        (f"{SUBSCRIPTION}.Name", "ALL", r"Topics\[0\].Subscriptions\[1\].Name is 'all'; allowed: each name once"),
         (f"{SUBSCRIPTION}.Properties.MaxDeliveryCount", -1, r"Subscriptions\[0\].Properties.MaxDeliveryCount is -1"),
         (
             f"{SUBSCRIPTION}.Rules.1.Name",
@@ -274,7 +274,7 @@ def test_an_invalid_value_is_reported_with_its_path_and_range(path: str, value: 
 def test_namespaces_have_different_names():
     twice = {"UserConfig": {"Namespaces": [{"Name": "a"}, {"Name": "A"}]}}
 
-    with pytest.raises(ConfigError, match=r"UserConfig.Namespaces is 'A'; allowed: each name once"):
+    with pytest.raises(ConfigError, match=r"UserConfig.Namespaces\[1\].Name is 'A'; allowed: each name once"):
         parse_config(json.dumps(twice))
 
 

@@ -67,6 +67,52 @@ def test_an_invalid_file_is_reported_with_line_and_reason(tmp_path: Path, capsys
     assert main(["check", str(good)]) == 0
 
 
+MISTAKES = """\
+{"UserConfig": {"Namespaces": [
+ {"Name": "my namespace",
+  "DeliverPing": true,
+  "Tier": "Gold",
+  "AuthorizationRules": [
+   {"KeyName": "r", "Rights": ["Write"]},
+   {"KeyName": "s", "Rights": ["Send"], "PrimaryKey": 5}],
+  "Queues": [
+   {"Name": "a"},
+   {"Name": "A"},
+   {"Name": "/b//c"},
+   {"Properties": {}},
+   {"Name": 5},
+   {"Name": "d", "Properties": {
+     "LockDuration": "PT6M",
+     "DefaultMessageTimeToLive": "1h",
+     "MaxDeliveryCount": 0,
+     "RequiresSession": "true",
+     "RequireSession": true,
+     "ForwardTo": "nowhere",
+     "DuplicateDetectionHistoryTimeWindow": "PT19S"}}],
+  "Topics": [
+   {"Name": "t", "Subscriptions": [
+     {"Name": "s", "Rules": [
+       {"Name": "r", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "x >> 1"}}},
+       {"Name": "q", "Properties": {"FilterType": "Regex"}},
+       {"Name": "p", "Properties": {"FilterType": "Correlation"}}]}]}]},
+ {"Name": "contoso"},
+ {"Name": "CONTOSO"}]}}
+"""
+
+
+def test_all_mistakes_of_a_file_are_reported_at_once_each_in_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "config.json"
+    file.write_text(MISTAKES, encoding="utf-8-sig")
+    assert main(["check", str(file)]) == 1
+    out, err = capsys.readouterr()
+    lines = [int(each.removeprefix(f"{file}:").partition(":")[0]) for each in err.splitlines()]
+    assert lines == [2, 3, 4, 6, 7, 10, 11, 12, 13, *range(15, 22), 25, 26, 27, 29]
+    assert all("; allowed: " in each for each in err.splitlines())
+    assert out == ""
+
+
 def test_check_needs_a_file(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
         main(["check"])
