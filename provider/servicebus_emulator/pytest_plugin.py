@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from servicebus_emulator.testing.process import DedicatedNamespace, DedicatedNamespacePair
+    from servicebus_emulator.testing.process import DedicatedNamespace, DedicatedNamespacePair, EmulatorProcess
+    from servicebus_emulator.testing.spare_processes import SpareProcesses
 
 __all__ = ["pytest_addoption", "pytest_configure", "pytest_unconfigure", "servicebus_namespace", "servicebus_pair"]
 
@@ -30,7 +31,7 @@ _TIMEOUT: Final = "servicebus_start_timeout"
 _LOG_LEVEL: Final = "servicebus_log_level"
 _MARKER: Final = "servicebus"
 _FIXTURES: Final = frozenset({"servicebus_namespace", "servicebus_pair"})
-_SPARES: Final = pytest.StashKey[Any]()
+_SPARES: Final = pytest.StashKey["SpareProcesses"]()
 _ALLOWED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "queues": (list, tuple),
     "topics": dict,
@@ -81,6 +82,8 @@ def servicebus_pair(
     """A primary and a secondary namespace, each in its own process."""
     from servicebus_emulator.testing.process import DedicatedNamespacePair
 
+    # Both start at the same time.
+    _spares(request, tmp_path_factory).begin("contoso-dr")
     with ExitStack() as running:
         primary = _start(running, "contoso", request=request, folders=tmp_path_factory, marked=True)
         secondary = _start(running, "contoso-dr", request=request, folders=tmp_path_factory, marked=False)
@@ -95,27 +98,17 @@ def _start(
     folders: pytest.TempPathFactory,
     marked: bool,
 ) -> DedicatedNamespace:
-    from servicebus_emulator.testing.process import DedicatedNamespace, EmulatorProcess
-    from servicebus_emulator.testing.spare_processes import SpareProcesses
+    from servicebus_emulator.testing.process import DedicatedNamespace
 
     wanted = _wanted(request) if marked else {}
-    config = request.config
-    timeout = _seconds(config.getini(_TIMEOUT))
-
-    def make(name: str, *, durable: bool = True, **options: Any) -> EmulatorProcess:
-        data = folders.mktemp(_MARKER) if durable else None
-        level = config.getini(_LOG_LEVEL)
-        return EmulatorProcess([name], data=data, allow_time_shift=True, log_level=level, **options)
-
     # What a process starts with cannot be given to one that runs.
     own = {each: wanted[each] for each in ("faults", "fault_seed", "durable") if each in wanted}
     if len(own) > 0:
-        process = make(name, **own)
+        process = _process(name, request.config, folders, **own)
         running.callback(process.stop)
-        process.start(timeout=timeout)
+        process.start(timeout=_seconds(request.config.getini(_TIMEOUT)))
     else:
-        spares = config.stash.setdefault(_SPARES, SpareProcesses(make, timeout=timeout))
-        process = spares.take(name, is_last=_is_last(request))
+        process = _spares(request, folders).take(name, is_last=_is_last(request))
         running.callback(process.stop)
     namespace = DedicatedNamespace.of(process, name=name)
     for path in wanted.get("queues", ()):
@@ -125,6 +118,26 @@ def _start(
         for subscription in subscriptions:
             namespace.create_subscription(topic, subscription)
     return namespace
+
+
+def _spares(request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> SpareProcesses:
+    from servicebus_emulator.testing.spare_processes import SpareProcesses
+
+    config = request.config
+    if _SPARES not in config.stash:
+        timeout = _seconds(config.getini(_TIMEOUT))
+        config.stash[_SPARES] = SpareProcesses(lambda name: _process(name, config, folders), timeout=timeout)
+    return config.stash[_SPARES]
+
+
+def _process(
+    name: str, config: pytest.Config, folders: pytest.TempPathFactory, *, durable: bool = True, **options: Any
+) -> EmulatorProcess:
+    from servicebus_emulator.testing.process import EmulatorProcess
+
+    data = folders.mktemp(_MARKER) if durable else None
+    level = config.getini(_LOG_LEVEL)
+    return EmulatorProcess([name], data=data, allow_time_shift=True, log_level=level, **options)
 
 
 def _is_last(request: pytest.FixtureRequest) -> bool:

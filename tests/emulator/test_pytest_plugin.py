@@ -35,6 +35,7 @@ def run(inner: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 HEAD = """
 from datetime import timedelta
 
+import psutil
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusServerBusyError
@@ -64,6 +65,9 @@ def test_a_killed_or_frozen_primary_is_restored_with_its_state_while_the_seconda
 def test_outage(servicebus_pair):
     primary, secondary = servicebus_pair.primary, servicebus_pair.secondary
     assert (primary.name, secondary.name) == ("contoso", "contoso-dr")
+    # At the same time: a process is not ready for 0.3 s of processor time.
+    created = [psutil.Process(each.process.pid).create_time() for each in (primary, secondary)]
+    assert abs(created[1] - created[0]) < 0.25
     secondary.create_queue("flights")
     send(primary, "before")
     primary.kill()

@@ -23,15 +23,20 @@ class SpareProcesses:
         self._timeout = timeout
         self._spares: dict[str, _Start] = {}
 
+    def begin(self, name: str) -> None:
+        """Begin to start a process, unless one of this name is there."""
+        if name not in self._spares:
+            self._spares[name] = _Start(self._make(name), name=name, timeout=self._timeout)
+
     def take(self, name: str, *, is_last: bool) -> EmulatorProcess:
         """Return a running process, and begin to start the next one unless this is the last.
 
         :raises RuntimeError: it did not start.
         """
-        start = self._spares.pop(name, None) or _Start(self._make(name), name=name, timeout=self._timeout)
-        process = start.finished()
+        self.begin(name)
+        process = self._spares.pop(name).finished()
         if not is_last:
-            self._spares[name] = _Start(self._make(name), name=name, timeout=self._timeout)
+            self.begin(name)
         return process
 
     def close(self) -> None:
