@@ -40,7 +40,9 @@ def test_messages_and_faults(browser: Browser) -> None:
         served.create_topic("delays")
         served.create_subscription("delays", "long")
         browser.open(f"http://127.0.0.1:{served.admin_port}/")
+        browser.wait_until(lambda: browser.text("#choose").startswith("Choose a queue"), what="what to do first")
         choose(browser, "flights")
+        assert browser.text("#choose") == ""
         browser.type("#send-form [name=body]", "<b>UA1545</b> is boarding")
         browser.type("#send-form [name=properties]", '{"minutes": 90}')
         browser.click("#send-form button")
