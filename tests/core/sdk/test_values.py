@@ -37,6 +37,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
     check_limits(
         "sdk",
         {
+            "decode_limits.MAX_ELEMENTS_WITHOUT_BYTES": 16,
             "frame_reader._ATTACHED": 3,
             "frame_reader._CHUNK_BYTES": 262_144,
             "frame_reader._FRAME_HEADER_BYTES": 8,
