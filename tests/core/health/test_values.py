@@ -43,6 +43,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "session_ordering._FIRST_PAUSE_OF_HOLDS": 15.0,
             "session_ordering._LONGEST_PAUSE_OF_HOLDS": 300.0,
             "session_ordering._LOOK_SECONDS": 2.0,
+            "session_ordering._LITTLE_SECONDS": 5.0,
             "store_calls._CLOSE_SECONDS": 0.5,
             "prober.PING_TIME_TO_LIVE": timedelta(seconds=1),
         },

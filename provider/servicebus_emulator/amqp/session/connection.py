@@ -19,7 +19,7 @@ from servicebus_emulator.amqp.broker.broker import Broker
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
 from servicebus_emulator.amqp.codec.frame_padding import FramePadder, needs_padding
 from servicebus_emulator.amqp.session.idle_timeouts import IdleMonitor
-from servicebus_emulator.amqp.session.incoming_frames import IncomingFrames
+from servicebus_emulator.amqp.session.incoming_frames import FrameUnreadable, IncomingFrames
 from servicebus_emulator.amqp.session.link_endpoints import MAX_FRAME_SIZE, LinkEndpoints
 from servicebus_emulator.amqp.session.link_registry import CHANNEL_MAX, LinkHandler
 from servicebus_emulator.amqp.session.link_settings import remote_properties
@@ -41,12 +41,6 @@ _CHAR_ARRAY: Final = ffi.typeof("char[]")
 _DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 
 _log = logging.getLogger(__name__)
-
-
-class FrameUnreadable(BrokerError):  # noqa: N818 - broker errors are named after their condition
-    """A frame cannot be decoded."""
-
-    condition = "amqp:decode-error"
 
 
 class AmqpConnection(LinkEndpoints, asyncio.Protocol):
@@ -165,10 +159,6 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
             self._push(frame)
         finally:
             self.receives_batch = False
-
-    def eof_received(self) -> bool:
-        """Close the connection: nothing else can arrive on it."""
-        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything of the client.

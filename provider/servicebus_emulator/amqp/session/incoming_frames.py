@@ -30,8 +30,9 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     encode_uint,
     value_end,
 )
+from servicebus_emulator.engine.model.errors import BrokerError
 
-__all__ = ["IncomingFrames"]
+__all__ = ["FrameUnreadable", "IncomingFrames"]
 
 _read_size: Callable[[bytes, int], tuple[int]] = Struct(">I").unpack_from
 _HEADER_BYTES: Final = 8
@@ -68,6 +69,12 @@ class _Session:
     only_requests: bool = True
     next_id: int | None = None
     unfinished: dict[bytes, int] = field(default_factory=dict)
+
+
+class FrameUnreadable(BrokerError):  # noqa: N818 - broker errors are named after their condition
+    """A frame cannot be decoded."""
+
+    condition = "amqp:decode-error"
 
 
 class IncomingFrames:
