@@ -39,7 +39,7 @@ _SPARK_PYTHON: Final = "3.11"
 _PUBLISHED: Final = "https://raw.githubusercontent.com/apache/airflow/constraints-{airflow}/constraints-{python}.txt"
 _PROVIDERS: Final = ("common-messaging", "microsoft-azure", "openlineage", "smtp", "standard")
 _TOOLS: Final = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "selenium", "statsd")
-_MORE: Final = ("httpx", "packaging", "psutil", "setuptools", "websocket-client")
+_MORE: Final = ("httpx", "httpx2", "packaging", "psutil", "pyarrow", "setuptools", "websocket-client")
 # What DAGs with Spark's jobs need to be parsed.
 _SPARK_PROVIDER: Final = "apache-airflow-providers-apache-spark"
 _FETCH_SECONDS: Final = 5

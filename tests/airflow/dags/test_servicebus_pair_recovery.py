@@ -66,7 +66,7 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
     assert isinstance(watcher.trigger, BacklogTrigger)
     clock: Any = schedule.timetable
     expression = "expression" if has("connection_forms") else "_expression"
-    assert getattr(clock, expression) == "0 * * * *"
+    assert getattr(clock, expression) in {"@hourly", "0 * * * *"}  # Airflow 3.2 keeps it as it is written
     assert (recovery.max_active_runs, recovery.catchup) == (1, False)
 
 

@@ -13,6 +13,7 @@ from servicebus_pair.ui.sources.collector import PairStatus
 from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import NamespaceView, SpoolView
 from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
+from tests.airflow.support.versions import needs
 
 NOW = 1_800_000_000.0
 DEPTH = QueueDepth("contoso-primary/x-servicebus-transfer/0", active=300, scheduled=0, dead_lettered=0, size_bytes=1)
@@ -63,6 +64,7 @@ def test_spools_of_other_machines_are_shown_the_oldest_first(settings: PairSetti
         assert build_pair_view(CONN_ID, settings, seen, records, now=NOW).spool.elsewhere == []
 
 
+@needs("task_state")
 def test_drain_rate_and_eta_are_those_of_the_active_tasks(settings: PairSettings):
     def drain(map_index: int, state: str, syphoned: int, per_second: float) -> TaskActivity:
         counters = {"v": 1, "at": NOW - map_index, "syphoned": syphoned, "per_second": per_second}
