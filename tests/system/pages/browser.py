@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    WebDriverException,
+)
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -68,7 +72,7 @@ class Browser:
     def wait_until(self, condition: Callable[[], ResultT], *, what: str, seconds: float = 20) -> ResultT:
         """Return the result of a condition as soon as it is true."""
         wait = WebDriverWait(self.driver, seconds, poll_frequency=0.1, ignored_exceptions=TRANSIENT_ERRORS)
-        return wait.until(lambda _: condition(), message=f"not within {seconds:.0f} s: {what}")
+        return wait.until(lambda _: _on_one_page(condition), message=f"not within {seconds:.0f} s: {what}")
 
     def enter_frame(self, selector: str) -> None:
         self.driver.switch_to.frame(self.find(selector))
@@ -104,6 +108,16 @@ class Browser:
     def command(self, name: str, **arguments: Any) -> Any:
         """Send a command of the Chrome DevTools Protocol."""
         return self.driver.execute_cdp_cmd(name, arguments)
+
+
+def _on_one_page(condition: Callable[[], ResultT]) -> ResultT:
+    """:raises StaleElementReferenceException: another page came; Chromium has no error of its own for it."""
+    try:
+        return condition()
+    except WebDriverException as error:
+        if "aborted by navigation" not in (error.msg or ""):
+            raise
+        raise StaleElementReferenceException(error.msg) from error
 
 
 @contextmanager
