@@ -19,6 +19,7 @@ __all__ = ["CommandPorts", "run_commands"]
 AMQP_PORT = "5672"
 ADMIN_PORT = "5300"
 READY_TIMEOUT = 20
+_MAX_NAMESPACES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,10 @@ def run_commands(lines: list[str], *, processes: Processes, cwd: Path) -> Comman
     """Start the command of the first line in the background, and run the others as HTTP requests."""
     command, *requests = [shlex.split(line) for line in lines]
     ports = PortReservation()
-    ports_used = CommandPorts(amqp_port=ports.next_free(26672), admin_port=ports.next_free(26300))
+    # Each namespace of a command takes the next port.
+    ports_used = CommandPorts(
+        amqp_port=ports.next_free(26672, step=_MAX_NAMESPACES), admin_port=ports.next_free(26300, step=_MAX_NAMESPACES)
+    )
     free = ["--amqp-port", str(ports_used.amqp_port), "--admin-port", str(ports_used.admin_port)]
     executable = Path(sys.executable).parent / command[0]
     processes.start("emulator", [str(executable), *command[1:], *free], env=os.environ, cwd=cwd)

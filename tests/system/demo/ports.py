@@ -24,8 +24,9 @@ class PortReservation:
     def __init__(self) -> None:
         self._locks: dict[int, int] = {}  # file descriptors, closed when the process exits
 
-    def next_free(self, first: int) -> int:
-        for port in range(first, first + MAX_PORTS):
+    def next_free(self, first: int, *, step: int = 1) -> int:
+        """Return a port; with ``step``, the first of so many, which the others with this step leave alone."""
+        for port in range(first, first + MAX_PORTS, step):
             if port not in self._locks and is_free(port) and self._lock(port):
                 return port
         raise OSError(f"no free port from {first} to {first + MAX_PORTS - 1}; stop the programs that listen there")
