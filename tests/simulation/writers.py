@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_pair.core.model.errors import PairClosedError, PairError, RejectedError, SendError, find_send_error
+from servicebus_pair.core.model.errors import PairClosedError, PairError, SendError, find_send_error
 from servicebus_pair.core.send.sender import PairSender
 from tests.simulation.nodes import Node
 from tests.simulation.record import ENTITIES, HOUR, MINUTE
@@ -176,11 +176,9 @@ class Writers:
         self._record.note(node.name, type(account).__name__, type(account.cause).__name__)
         unsent = [_id_of(each) for each in account.unsent]
         self._verdict.account(given, account.result.message_ids, unsent)
-        if isinstance(account.cause, RejectedError):
-            # A verdict of the service on these messages: what follows them was delivered, they are not sent again.
-            last = max((given.index(name) for name in account.result.message_ids), default=-1)
-            unsent = [name for name in unsent if given.index(name) > last]
-        return [each for each in messages if each.message_id in unsent]
+        # A verdict of the service, however the send ended: what follows these messages may have been delivered.
+        refused = {_id_of(each) for each in account.refused}
+        return [each for each in messages if each.message_id in unsent and each.message_id not in refused]
 
 
 def _batch_size(random: Random) -> int:
