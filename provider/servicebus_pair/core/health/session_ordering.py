@@ -203,11 +203,19 @@ class SessionOrdering:
     async def leave_spool(self, entity: str, empty: Callable[[], Awaitable[bool]]) -> None:
         """End the route to the spool of this process, if it is that of ``entity``, once the spool holds nothing of it.
 
+        Not before the backlog can be reached.
+
         :param empty: moves what the spool holds, and returns whether that worked; the last time while writers are held.
         :raises HealthStoreError: the shared store cannot be read or written.
         """
-        name = (await self._registry.refresh(entity)).spool
+        registry = self._registry
+        name = (await registry.refresh(entity)).spool
         if self._spool is None or not name or name != await self._spool.existing_name() or not self._may_hold(entity):
+            return
+        # Until all know of the route nobody has written to the spool, and while the backlog cannot be reached whoever
+        # needs it would only begin the route again.
+        unsettled = registry.leases.seconds_to_settle(entity, self._clock.now()) > 0
+        if unsettled or await self._find(entity, self._session_queues, self._lists) is None:
             return
         began = -_LITTLE_SECONDS
         while self._clock.now() >= began + _LITTLE_SECONDS:

@@ -94,11 +94,41 @@ async def test_section_10_a_route_to_an_empty_spool_ends_and_one_that_was_forgot
                 begin = BeginSpool((await successor.spool_name()) or "", "test")
                 await successor._registry.change("flights", begin)
                 assert successor.health("flights").spool
+                await asyncio.sleep(2)  # until all processes know
                 await end()
                 assert not successor.health("flights").spool
             await successor.syphon().drain()
             await failed_back(successor)
         assert await arrived(both) == {"a": [0, 1]}
+
+
+async def test_section_10_a_route_to_an_empty_spool_stays_while_the_backlog_cannot_be_reached(tmp_path: Path) -> None:
+    options = replace(SPOOLING, spool=str(tmp_path))
+    async with open_local_pair("flights", options=options, store=InMemoryHealthStore()) as both:
+
+        async def empty_again_and_again() -> None:
+            while True:
+                await both.pair.empty_spool()
+                await asyncio.sleep(0.5)
+
+        async with both.pair.sender("flights") as sender:
+            stop(both.primary, both.secondary)
+            assert (await sender.send(numbered("a", 0))).spooled == 1
+            both.secondary.clear_faults()
+            assert (await both.pair.empty_spool()).results["flights"].diverted == 1
+            assert not both.pair.health("flights").spool
+            # The secondary fails again: somebody who empties the spool meanwhile finds nothing in it.
+            stop(both.secondary)
+            emptying = asyncio.create_task(empty_again_and_again())
+            assert [(await sender.send(numbered("a", number))).spooled for number in (1, 2)] == [1, 1]
+            both.secondary.clear_faults()
+            while both.pair.health("flights").spool:
+                await asyncio.sleep(0.5)
+            assert (await sender.send(numbered("a", 3))).diverted == 1
+            emptying.cancel()
+        both.primary.clear_faults()
+        await both.pair.syphon().drain()
+        assert await arrived(both) == {"a": [0, 1, 2, 3]}
 
 
 async def test_section_10_in_session_order_what_the_backlog_refuses_is_set_aside_and_holds_nothing_up(
