@@ -148,6 +148,8 @@ async def drill(
     both: bool,
 ) -> DrillReport:
     """Run one drill; see ``NamespacePair.drill``."""
+    if shared.order is not None:
+        shared.order.check_spool()
     if both and shared.spool is None:
         raise DrillError("both is true, and the pair has no spool: there is no third way to drill")
     if messages < 1:

@@ -226,8 +226,9 @@ class BatchDelivery:
             _log.info("entity=%s: a write to the spool was ended: %s", self._entity, error)
         except SpoolError as error:
             reason = history.backlog_error or history.last_error
+            why = "" if reason is None else f" ({reason})"
             raise NoBacklogQueueError(
-                f"neither namespace takes messages for {self._entity} ({reason}), nor does the spool: {error}",
+                f"neither namespace takes messages for {self._entity}{why}, nor does the spool: {error}",
                 cause=error if reason is None else reason,
                 result=SendResult(),
                 unsent=(),

@@ -160,6 +160,9 @@ async def test_section_10_in_session_order_a_spool_needs_health_that_processes_s
             both.pair.sender("flights")
         with pytest.raises(ConfigurationError, match="ordering is 'session' and store is None"):
             await both.pair.empty_spool()
+        with pytest.raises(ConfigurationError, match="ordering is 'session' and store is None"):
+            await both.pair.drill("flights")
+        assert not both.pair.health("flights").failed_over
         assert "store is None" in (await both.pair.syphon().drain()).failures["spool"]
         assert await both.pair.spooled() == {}
 
