@@ -122,7 +122,7 @@ async def test_section_10_a_route_to_an_empty_spool_stays_while_the_backlog_cann
             emptying = asyncio.create_task(empty_again_and_again())
             assert [(await sender.send(numbered("a", number))).spooled for number in (1, 2)] == [1, 1]
             both.secondary.clear_faults()
-            while both.pair.health("flights").spool:
+            while both.pair.health("flights").spool:  # noqa: ASYNC110 - simulated time
                 await asyncio.sleep(0.5)
             assert (await sender.send(numbered("a", 3))).diverted == 1
             emptying.cancel()
