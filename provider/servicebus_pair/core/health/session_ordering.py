@@ -212,8 +212,8 @@ class SessionOrdering:
         name = (await registry.refresh(entity)).spool
         if self._spool is None or not name or name != await self._spool.existing_name() or not self._may_hold(entity):
             return
-        # Until all know of the route nobody has written to the spool, and while the backlog cannot be reached whoever
-        # needs it would only begin the route again.
+        # No process writes to the spool before its route has settled, and while the backlog cannot be reached, the next
+        # send would only begin the route again.
         unsettled = registry.leases.seconds_to_settle(entity, self._clock.now()) > 0
         if unsettled or await self._find(entity, self._session_queues, self._lists) is None:
             return

@@ -59,6 +59,7 @@ def fold(folder: Path) -> tuple[int, int]:
         json.dump([each.name for each in files], file)
         file.flush()
         os.fsync(file.fileno())
+    _sync(folder)  # the list before the Parquet file, or a power failure would count records twice
     temporary.replace(target)
     _sync(folder)
     for each in files:
