@@ -10,8 +10,6 @@ from typing import Final
 
 from hypothesis import settings
 
-__all__ = ["examples", "how_many"]
-
 _QUICK: Final = 4
 _FEWEST: Final = 20
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import warnings
 
-__all__ = ["collect_leaks"]
-
 
 def collect_leaks() -> None:
     """Collect the sockets of broken connections, which the client leaves to the garbage collector, without warnings."""

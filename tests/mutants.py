@@ -35,8 +35,6 @@ from cosmic_ray.ast import ast_nodes, get_ast  # type: ignore[import-untyped]
 from cosmic_ray.mutating import MutationVisitor  # type: ignore[import-untyped]
 from cosmic_ray.plugins import get_operator, operator_names  # type: ignore[import-untyped]
 
-__all__ = ["Mutant", "paths_of_tests", "sample_mutants"]
-
 ROOT: Final = Path(__file__).parents[1]
 _COPIED: Final = ("dags", "plugins", "provider", "pyproject.toml", "tests", "README.md", "constraints.txt")
 # Each of these is either noticed by the type checker or equivalent to the original far too often.

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FLAKY_LIMIT", "run", "verdict"]
-
 FLAKY_LIMIT: Final = 3
 _LAST_FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
 _TESTS_FAILED: Final = 1  # pytest's exit status; every higher one is not about single tests

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-__all__ = ["Shares", "longest_first"]
-
 HERE = Path(__file__).parent
 # Every test in these folders is a share of its own; the tests of test_remote_namespace share a process.
 SINGLE = {"core", "emulator"}

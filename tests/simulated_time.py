@@ -25,15 +25,6 @@ from weakref import WeakSet
 
 import pytest
 
-__all__ = [
-    "LoopFactories",
-    "PatchedClockLoop",
-    "Process",
-    "SimulatedLoop",
-    "current_process",
-    "loop_factories",
-]
-
 LoopFactories: TypeAlias = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 ResultT = TypeVar("ResultT")
 # How often to poll the kernel for written data before time advances, and how often and how long when it reports

@@ -37,8 +37,6 @@ from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import Client, Role
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
 
-__all__ = ["main"]
-
 _GARBAGE_THRESHOLDS: Final = (50_000, 50, 100)
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-__all__ = ["CertificateError", "CertificateSource", "GivenCertificate", "IssuedCertificate"]
-
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - addresses to bind, not names of a host
 # Apple's clients reject certificates that are valid for more than 825 days.

@@ -18,16 +18,6 @@ from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
 from servicebus_emulator.version import version
 
-__all__ = [
-    "DEFAULT_NAME",
-    "add_wire_options",
-    "allow_many_connections",
-    "check_parser",
-    "client_timeouts",
-    "given_certificate",
-    "make_parser",
-]
-
 DEFAULT_NAME: Final = "sbemulatorns"
 """The namespace served by default, named as in Microsoft's emulator."""
 

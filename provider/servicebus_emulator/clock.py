@@ -9,8 +9,6 @@ from typing import Final
 
 from servicebus_emulator.engine.model.clock import Clock, SystemClock
 
-__all__ = ["MAX_SHIFT", "ShiftableClock", "TimeShiftError"]
-
 MAX_SHIFT: Final = timedelta(days=3650)
 """How far ahead of its base a clock can be moved in total: ten years."""
 

@@ -17,8 +17,6 @@ from servicebus_emulator.config import ConfigError, NamespaceConfig, read_config
 from servicebus_emulator.config_values import LEFT_OUT, ConfigValue, parse_document
 from servicebus_emulator.engine.model.entity_names import entity_path_of
 
-__all__ = ["check_files", "explain", "line_of"]
-
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _PLACE: Final = re.compile(r"line (\d+), column \d+")
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")

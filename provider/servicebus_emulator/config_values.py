@@ -10,8 +10,6 @@ from typing import Final, NoReturn, Self
 from servicebus_emulator.engine.model.entity_names import NOT_IN_XML
 from servicebus_emulator.typed_values import TypedValue
 
-__all__ = ["LEFT_OUT", "ConfigError", "ConfigValue", "parse_document"]
-
 LEFT_OUT: Final = object()
 """Stands for an item of a list that is not read."""
 

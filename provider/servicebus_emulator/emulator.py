@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.arm.operations import ResourceManager
 
-__all__ = ["Emulator"]
-
 _MAX_PORT: Final = 65_535
 _MIN_KILOBYTES: Final = 1
 _MAX_KILOBYTES: Final = 102_400

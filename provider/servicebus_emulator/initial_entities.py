@@ -11,8 +11,6 @@ from servicebus_emulator.engine.namespace.forwarding import creation_order
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from servicebus_emulator.logs import event
 
-__all__ = ["create_initial_entities"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TextIO
 
-__all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure", "event", "masked"]
-
 _PACKAGE: Final = "servicebus_emulator."
 # The value of a key, of a signature within a token, and of a token within a header.
 _SECRETS: Final = (

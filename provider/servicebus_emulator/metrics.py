@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
     from servicebus_emulator.store.sqlite import SqliteJournal
 
-__all__ = ["MAX_ENTITY_SERIES", "MetricSources", "metrics_route"]
-
 MAX_ENTITY_SERIES: Final = 500
 """The number of entities with their own series."""
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.admin.page.routes import NamespaceLinks
     from servicebus_emulator.store.sqlite import SqliteJournal
 
-__all__ = ["HostedNamespace", "NamespaceAddress", "ServerSettings", "connection_string"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.testing.process import DedicatedNamespace, DedicatedNamespacePair, EmulatorProcess
     from servicebus_emulator.testing.spare_processes import SpareProcesses
 
-__all__ = ["pytest_addoption", "pytest_configure", "pytest_unconfigure", "servicebus_namespace", "servicebus_pair"]
-
 _TIMEOUT: Final = "servicebus_start_timeout"
 _LOG_LEVEL: Final = "servicebus_log_level"
 _MARKER: Final = "servicebus"

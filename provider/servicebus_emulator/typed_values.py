@@ -8,8 +8,6 @@ from typing import Final, NoReturn, Self
 from servicebus_emulator.engine.model.descriptions import EntityStatus
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = ["READERS", "TypedValue"]
-
 
 class TypedValue:
     """A value of a document; each method refuses a value of another type.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-__all__ = ["version"]
-
 _DISTRIBUTION: Final = "servicebus-emulator"
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["connection_types"]
-
 _AUTHENTICATIONS: Final = ("connection_string", "default", "client_secret", "managed_identity")
 _HOST: Final = "contoso.servicebus.windows.net"
 _EXAMPLE_STRING: Final = f"Endpoint=sb://{_HOST}/;SharedAccessKeyName=...;SharedAccessKey=..."

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from servicebus_pair.connection_types import connection_types
 
-__all__ = ["get_provider_info"]
-
 _INTEGRATION: Final = "Azure Service Bus paired namespaces"
 _GUIDES: Final = ("operators", "sensors", "receiving", "recovery", "operations")
 _DOCUMENTATION_URL: Final = "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-paired-namespaces"

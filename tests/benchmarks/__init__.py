@@ -8,7 +8,5 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["GROUPS"]
-
 GROUPS: Final = ("emulator", "core", "airflow", "spark", "ui", "peers")
 """All groups, in the order in which they run."""

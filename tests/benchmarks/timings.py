@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-__all__ = ["Timings", "rotated"]
-
 ItemT = TypeVar("ItemT")
 
 

@@ -14,8 +14,6 @@ from typing import Final
 
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 _PROCESSES: Final = 7
 _START_GOAL_MS: Final = 20.0
 _ROUTE_GOAL_MS: Final = 300.0

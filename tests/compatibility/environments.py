@@ -22,8 +22,6 @@ from typing import Any, Final
 
 from packaging.requirements import Requirement
 
-__all__ = ["PROJECT", "SPARKS", "Environment", "SparkEnvironment", "UnavailableError", "known_environments"]
-
 PROJECT: Final = Path(__file__).parents[2]
 ROOT: Final = PROJECT / ".compat"
 PYTHONS: Final = ("3.11", "3.12", "3.13")

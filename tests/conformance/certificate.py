@@ -15,8 +15,6 @@ from cryptography.x509.oid import NameOID
 
 from tests.conformance.host_resolution import SUFFIX
 
-__all__ = ["Identity", "identity_files", "make_identity", "trust_environment", "trust_in_process"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:

@@ -17,8 +17,6 @@ from servicebus_emulator.security.settings import SECRET_VARIABLE
 from tests.conformance.certificate import identity_files, trust_in_process
 from tests.conformance.host_resolution import AMQPS, HTTPS, SUFFIX, redirect_hosts
 
-__all__ = ["NAMESPACE", "EmbeddedService", "current_service"]
-
 NAMESPACE: Final = "conformance"
 _POLICY: Final = "RootManageSharedAccessKey"
 _TENANT: Final = "conformance"

@@ -10,8 +10,6 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["AMQPS", "HTTPS", "SUFFIX", "redirect_hosts"]
-
 SUFFIX: Final = ".servicebus.windows.net"
 AMQPS: Final = 5671
 HTTPS: Final = 443

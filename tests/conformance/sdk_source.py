@@ -10,8 +10,6 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CACHE", "fetch_source", "installed_version"]
-
 CACHE: Final = Path(__file__).parents[2] / ".conformance"
 _DISTRIBUTION: Final = "azure-servicebus"
 

@@ -14,8 +14,6 @@ from typing import Final
 from tests.conformance.certificate import make_identity, trust_environment
 from tests.conformance.sdk_source import CACHE
 
-__all__ = ["ADMINISTRATION", "MESSAGING", "run"]
-
 HERE: Final = Path(__file__).parent
 PROJECT: Final = HERE.parents[1]
 MESSAGING: Final = (

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Verdict", "load_expected", "verdict_on"]
-
 _EXPECTED: Final = Path(__file__).parent / "expected.toml"
 NEEDS_AZURE: Final = "needs Azure"
 CANNOT_PASS: Final = "cannot pass anywhere"

@@ -86,16 +86,6 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
         servicebus_pair.core.Syphoon  # noqa: B018 - the access is the test
 
 
-def test_every_module_lists_its_public_names_in_order_and_has_them() -> None:
-    for module in MODULES:
-        loaded = importlib.import_module(module)
-        names = loaded.__all__
-        assert names, module
-        assert len(set(names)) == len(names), module
-        assert [name for name in names if not hasattr(loaded, name)] == [], module
-        assert loaded.__doc__, module
-
-
 def _is_code(member: object) -> bool:
     return inspect.isroutine(member) or isinstance(member, property)
 
@@ -104,7 +94,9 @@ def test_every_public_class_function_and_method_says_what_it_does() -> None:
     silent = list[str]()
     for module in MODULES:
         loaded = importlib.import_module(module)
-        for item in (getattr(loaded, name) for name in loaded.__all__):
+        silent += [] if loaded.__doc__ else [module]
+        public = [item for name, item in vars(loaded).items() if not name.startswith("_")]
+        for item in (each for each in public if getattr(each, "__module__", None) == module):
             if inspect.isroutine(item) or inspect.isclass(item):
                 silent += [] if item.__doc__ else [f"{module}.{item.__name__}"]
             if inspect.isclass(item):

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
-__all__ = ["CANARIES", "disclosed", "outcome"]
-
 # 32 bytes in Base64, as Service Bus makes keys, and a client secret as Microsoft Entra ID makes them.
 _KEY: Final = "c4nary+c4nary/c4nary0c4nary1c4nary2c4nary34="
 _CLIENT_SECRET: Final = "c4n8Q~c4nary-c4nary_c4nary.c4nary~c4nary"

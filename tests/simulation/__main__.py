@@ -16,8 +16,6 @@ from multiprocessing import get_context
 from tests.simulation.history import History
 from tests.simulation.record import Outcome
 
-__all__ = ["main", "report_failure"]
-
 _HOURS_PER_HISTORY = 24.0
 _HOURS_PER_YEAR = 8766.0
 _REPORT_SECONDS = 60.0

@@ -24,8 +24,6 @@ from unittest.mock import patch
 
 from tests.simulated_time import SimulatedLoop, owner_of
 
-__all__ = ["Clockwork"]
-
 # The wall clock at the beginning of every history.
 _BEGINNING: Final = 1_800_000_000.0
 

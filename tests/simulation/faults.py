@@ -15,8 +15,6 @@ from servicebus_emulator.engine.model.errors import (
     UnprocessableMessage,
 )
 
-__all__ = ["Fault", "Faults", "Kind", "Operation", "ServerBusy"]
-
 
 class Operation(Enum):
     """What a client asks for."""

@@ -27,8 +27,6 @@ from tests.simulation.troubles import Troubles
 from tests.simulation.verdict import Verdict
 from tests.simulation.writers import Writers
 
-__all__ = ["History"]
-
 # How long everything may take to recover once all is mended.
 LONGEST_RECOVERY: Final = 3 * HOUR
 

@@ -24,8 +24,6 @@ from tests.simulated_time import current_process
 from tests.simulation.faults import REFUSALS, Fault, Kind, Operation
 from tests.simulation.service import Service
 
-__all__ = ["LATENCY", "Link"]
-
 _log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 # One way, in seconds.

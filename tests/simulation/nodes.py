@@ -26,8 +26,6 @@ from tests.simulation.clockwork import Clockwork
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
-__all__ = ["Machine", "Node", "SharedStore", "endpoint_of"]
-
 # Seconds by which the clock of a process may be wrong.
 _SKEW: Final = 0.2
 

@@ -22,8 +22,6 @@ from tests.simulation.faults import Kind, Operation
 from tests.simulation.link import Link
 from tests.simulation.service import Receiving, Service
 
-__all__ = ["Receiver", "SessionBrowser"]
-
 _DEFAULT_WAIT: Final = 60.0
 _SILENT: Final = (Kind.SILENT, Kind.SILENT_DONE, Kind.SILENT_LATER)
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from tests.simulation.clockwork import Clockwork
 
-__all__ = ["BACKLOG_QUEUES", "ENTITIES", "HOUR", "MINUTE", "QUEUES", "SESSION_QUEUES", "Outcome", "Record"]
-
 HOUR: Final = 3600.0
 MINUTE: Final = 60.0
 QUEUES: Final = 2

@@ -30,8 +30,6 @@ from tests.simulation.receiver import Receiver, SessionBrowser
 from tests.simulation.sender import Sender, send_preencoded
 from tests.simulation.service import Service
 
-__all__ = ["replaced_sdk"]
-
 
 @contextmanager
 def replaced_sdk(services: dict[str, Service], *, preencoded: bool = False) -> Iterator[None]:

@@ -16,8 +16,6 @@ from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 from tests.simulation.faults import Operation
 from tests.simulation.link import Link
 
-__all__ = ["Sender", "send_preencoded"]
-
 # The place of the data in a message in the SDK's internal form.
 _DATA: Final = 5
 

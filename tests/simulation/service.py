@@ -29,8 +29,6 @@ from tests.simulation.faults import Faults
 if TYPE_CHECKING:
     from tests.simulated_time import Process
 
-__all__ = ["POISON", "Receiving", "Service", "name_of"]
-
 # A message that contains this is rejected, as one that the service cannot digest for a reason of its own.
 POISON: Final = b"x-simulated-poison"
 

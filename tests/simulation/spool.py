@@ -21,8 +21,6 @@ from tests.simulated_time import current_process
 from tests.simulation.clockwork import Clockwork
 from tests.simulation.nodes import Machine
 
-__all__ = ["Files"]
-
 ResultT = TypeVar("ResultT")
 _MESSAGES = "messages/"
 

@@ -19,8 +19,6 @@ from tests.simulation.spool import Files
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
-__all__ = ["Troubles"]
-
 _OUTAGES: Final = (Kind.REFUSED, Kind.LOST_BEFORE, Kind.LOST_AFTER, Kind.SILENT, Kind.SILENT_DONE, Kind.TOKEN)
 
 _BREAKING: Final = frozenset({Kind.REFUSED, Kind.LOST_BEFORE})

@@ -11,8 +11,6 @@ from tests.simulation.clockwork import Clockwork
 from tests.simulation.record import BACKLOG_QUEUES, MINUTE, SESSION_QUEUES, Record
 from tests.simulation.service import Service, name_of
 
-__all__ = ["Verdict"]
-
 # Why a message that was accepted may be dead-lettered (SPEC section 6).
 _ALLOWED_REASONS: Final = frozenset({"EntityNotFound", "MessageTooLarge"})
 _VERDICT_TIME: Final = 2 * MINUTE

@@ -20,8 +20,6 @@ from tests.simulation.service import POISON
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
-__all__ = ["Writers"]
-
 _LONGEST_SEND: Final = HOUR
 
 

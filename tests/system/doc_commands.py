@@ -14,8 +14,6 @@ import httpx
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
-__all__ = ["CommandPorts", "run_commands"]
-
 AMQP_PORT = "5672"
 ADMIN_PORT = "5300"
 READY_TIMEOUT = 20

@@ -20,8 +20,6 @@ from servicebus_emulator.security.settings import is_loopback, is_this_machine
 if TYPE_CHECKING:
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["Handler", "Route", "check_host", "names_this_machine", "require_manage"]
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

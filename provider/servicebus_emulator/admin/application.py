@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["admin_application"]
-
 _ATOM: Final = "application/atom+xml"
 _DEFAULT_CLOCK: Final = SystemClock()
 

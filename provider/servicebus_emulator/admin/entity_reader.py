@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 _PREMIUM_KILOBYTES: Final = 1024
 _TICKS_FROM: Final = datetime.min.replace(tzinfo=UTC)
 
-__all__ = ["EntityReader", "read_runtime"]
-
 
 def read_runtime(namespace: Namespace, description: Description) -> RuntimeProperties:
     """Return the counts, sizes and times of an entity.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["EntityWriter"]
-
 K = TypeVar("K")
 
 _log = logging.getLogger(__name__)

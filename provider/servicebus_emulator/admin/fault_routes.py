@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker.fault_injector import FaultInjector
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["add_fault_routes"]
-
 _PATH = "/$faults"
 _MAX_FAULT_BYTES = 256 * 1024
 

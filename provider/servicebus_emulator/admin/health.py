@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["health_route"]
-
 
 def health_route(
     namespace: Namespace,

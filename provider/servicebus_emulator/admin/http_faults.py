@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.amqp.broker.fault_injector import FaultInjector
 
-__all__ = ["apply_fault"]
-
 
 async def apply_fault(fault_injector: FaultInjector, *, request: web.Request, entity: str) -> BrokerError | None:
     """Apply the fault that strikes a request, if any; return the error to answer with, or None to continue.

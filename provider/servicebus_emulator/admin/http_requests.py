@@ -9,8 +9,6 @@ from typing import Final
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-__all__ = ["MAX_BODY_BYTES", "MAX_FORM_BYTES", "read_body", "send_continue", "started_runner"]
-
 MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_FORM_BYTES: Final = 16 * 1024
 """Of a body that needs no login."""

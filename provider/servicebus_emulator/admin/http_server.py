@@ -15,8 +15,6 @@ from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCoun
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["HttpServer"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["Administration", "error_response"]
-
 _WORDS: Final = {404: "Not Found. ", 409: "Conflict. "}
 
 

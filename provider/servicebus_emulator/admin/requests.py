@@ -12,8 +12,6 @@ from servicebus_emulator.engine.model.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["API_VERSIONS", "Page", "Request", "Response", "parse_page"]
-
 API_VERSIONS: Final = ("2024-05", "2021-05", "2017-04")
 _DEFAULT_PAGE_SIZE: Final = 100
 _MAX_PAGE_SIZE: Final = 1000

@@ -8,19 +8,6 @@ from urllib.parse import quote, unquote
 
 from servicebus_emulator.engine.model.errors import EntityNotFound
 
-__all__ = [
-    "Entity",
-    "EntityList",
-    "NamespaceInfo",
-    "Resource",
-    "Rule",
-    "RuleList",
-    "Subscription",
-    "SubscriptionList",
-    "resource_at",
-    "url_path",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class NamespaceInfo:

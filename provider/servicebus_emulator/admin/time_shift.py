@@ -15,8 +15,6 @@ from servicebus_emulator.admin.access_control import Route
 from servicebus_emulator.admin.http_requests import MAX_FORM_BYTES, read_body
 from servicebus_emulator.clock import MAX_SHIFT, ShiftableClock, TimeShiftError
 
-__all__ = ["time_routes"]
-
 _PATH = "/$time"
 _MEMBER = "shift_seconds"
 

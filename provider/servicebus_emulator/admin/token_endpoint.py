@@ -20,8 +20,6 @@ from servicebus_emulator.security.bearer import ClientError
 if TYPE_CHECKING:
     from servicebus_emulator.security.bearer import IssuedToken, TokenIssuer
 
-__all__ = ["token_routes"]
-
 _TENANT: Final = r"/{tenant:[A-Za-z0-9.-]+}"
 _METADATA_PATH: Final = "/v2.0/.well-known/openid-configuration"
 _FORM: Final = "application/x-www-form-urlencoded"

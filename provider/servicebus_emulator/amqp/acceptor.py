@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker.broker import Broker
     from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 
-__all__ = ["make_port_handler"]
-
 
 def make_port_handler(
     broker: Broker,

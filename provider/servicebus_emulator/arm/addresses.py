@@ -16,8 +16,6 @@ from urllib.parse import quote, unquote
 
 from servicebus_emulator.arm.errors import ArmError
 
-__all__ = ["PROVIDER", "Address", "Scope", "entity_path", "parse_address", "path_segment"]
-
 PROVIDER: Final = "Microsoft.ServiceBus"
 
 _SCOPE: Final = re.compile(r"[\w().-]{1,90}")

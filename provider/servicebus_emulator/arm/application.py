@@ -18,8 +18,6 @@ from servicebus_emulator.arm.operations import ResourceManager
 from servicebus_emulator.arm.requests import Request, Response
 from servicebus_emulator.engine.model.errors import Unauthorized
 
-__all__ = ["TokenCheck", "arm_application"]
-
 _BEARER: Final = "bearer "
 
 _log = logging.getLogger(__name__)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.engine.model.descriptions import MessageCounts
 
-__all__ = ["decode_description", "encode_properties"]
-
 _STORED: Final = (
     "max_size_in_megabytes",
     "max_message_size_in_kilobytes",

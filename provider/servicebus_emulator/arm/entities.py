@@ -26,8 +26,6 @@ from servicebus_emulator.engine.model.errors import EntityNotFound
 from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
 from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["ENTITY_ACTIONS", "EntityAction", "get_or_none", "request_properties"]
-
 EntityAction = Callable[[Namespace, Request], Response]
 
 T = TypeVar("T")

@@ -11,8 +11,6 @@ from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.engine.model.tracking import tracked
 
-__all__ = ["ArmError", "camel_case", "to_arm_error"]
-
 _CODES: Final = {
     400: "BadRequest",
     404: "NotFound",

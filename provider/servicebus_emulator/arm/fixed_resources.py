@@ -13,8 +13,6 @@ from servicebus_emulator.arm.errors import ArmError
 from servicebus_emulator.arm.namespace_host import ManagedNamespace
 from servicebus_emulator.arm.requests import Request, Response
 
-__all__ = ["NETWORK_ACTIONS", "UNSUPPORTED_ACTIONS", "UNSUPPORTED_TYPES"]
-
 _NAME: Final = "default"
 
 _OPEN: Final = {

@@ -11,8 +11,6 @@ from servicebus_emulator.arm.errors import ArmError
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.typed_values import TypedValue
 
-__all__ = ["JsonValue", "parse_body"]
-
 _MAX_SHOWN_LENGTH: Final = 100
 _MAX_DIGITS: Final = 18
 # Clients that compute seconds in floating point reach TimeSpan.MaxValue only to within 0.1 ms.

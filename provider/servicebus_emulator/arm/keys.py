@@ -14,8 +14,6 @@ from servicebus_emulator.engine.model.access_policy import SharedAccessPolicy
 from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_emulator.engine.namespace.shared_access_policies import PolicyKey
 
-__all__ = ["KEY_ACTIONS", "KEY_VERBS", "KeyAction"]
-
 _ALLOWED_RIGHTS: Final = f"at least one of {', '.join(AccessRight)}; all of them where Manage is one"
 
 KeyAction = Callable[[ManagedNamespace, Request], Response]

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
     from servicebus_emulator.engine.runtime.journal import JournalError
 
-__all__ = ["ManagedNamespace", "NamespaceHost"]
-
 
 class ManagedNamespace(Protocol):
     """A namespace that is served."""

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from servicebus_emulator.engine.runtime.journal import JournalError
 
-__all__ = ["NamespaceRecord", "NamespaceRegister"]
-
 _FILE_VERSION: Final = 1
 
 

@@ -21,8 +21,6 @@ from servicebus_emulator.engine.model.entity_names import NAMESPACE_NAMES, is_na
 from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
 
-__all__ = ["Namespaces"]
-
 _SKUS: Final = tuple(str(each) for each in Tier)
 _MEMBERS: Final = ("id", "name", "type", "systemData", "location", "tags", "sku", "identity", "properties")
 # Azure ignores it at the top level, where the SDK's own tests put it.

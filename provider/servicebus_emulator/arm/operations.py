@@ -20,8 +20,6 @@ from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.engine.runtime.journal import JournalError
 
-__all__ = ["ResourceManager"]
-
 _KEY_OWNERS: Final = (("namespaces",), ("namespaces", "queues"), ("namespaces", "topics"))
 _READABLE: Final = (
     "",

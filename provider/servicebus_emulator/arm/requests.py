@@ -12,8 +12,6 @@ from servicebus_emulator.arm.addresses import PROVIDER, Address, Scope
 from servicebus_emulator.arm.errors import ArmError
 from servicebus_emulator.arm.json_values import JsonValue, parse_body
 
-__all__ = ["API_VERSIONS", "Request", "Response"]
-
 API_VERSIONS: Final = (
     "2026-01-01",
     "2025-05-01-preview",

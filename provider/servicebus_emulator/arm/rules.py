@@ -24,8 +24,6 @@ from servicebus_emulator.engine.model.rule_descriptions import (
 )
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = ["decode_rule", "encode_rule"]
-
 _SQL: Final = "SqlFilter"
 _CORRELATION: Final = "CorrelationFilter"
 _COMPATIBILITY_LEVEL: Final = 20

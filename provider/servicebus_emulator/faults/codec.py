@@ -14,8 +14,6 @@ from servicebus_emulator.faults.strikes import Armed
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["armed_document", "fault_document", "fault_from_json", "fault_from_text", "load_faults"]
-
 E = TypeVar("E", bound=StrEnum)
 
 _NAMES: Final = tuple(field.name for field in fields(Fault))

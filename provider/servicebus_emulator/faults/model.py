@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["Fault", "FaultError", "FaultKind", "Operation"]
-
 _MAX_SECONDS: Final = 86_400.0
 _LONGEST_SHOWN: Final = 100
 _MAX_COUNT: Final = 2**31 - 1

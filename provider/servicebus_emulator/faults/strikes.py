@@ -16,8 +16,6 @@ from typing import Final
 from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.faults.model import Fault, FaultKind, Operation
 
-__all__ = ["Armed", "InjectedError", "Pace", "holding", "pace_of", "refusal_of", "strike"]
-
 _REFUSALS: Final[dict[FaultKind, tuple[str, int]]] = {
     FaultKind.SERVER_BUSY: ("com.microsoft:server-busy", 503),
     FaultKind.INTERNAL_ERROR: ("amqp:internal-error", 500),

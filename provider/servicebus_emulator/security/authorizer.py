@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.engine.namespace.shared_access_policies import SharedAccessPolicies
 
-__all__ = ["BEARER_KIND", "NEVER", "SIGNATURE_KIND", "Authorizer", "Grant"]
-
 NEVER: Final = 2**63
 """The expiry of a grant that lasts as long as its connection."""
 

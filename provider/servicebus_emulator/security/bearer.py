@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.security.signing import Signer
 
-__all__ = [
-    "DEVELOPMENT_CLIENT",
-    "MANAGEMENT",
-    "SERVICE_BUS",
-    "BearerClaims",
-    "Client",
-    "ClientError",
-    "IssuedToken",
-    "Role",
-    "TokenIssuer",
-]
-
 SERVICE_BUS: Final = "https://servicebus.azure.net"
 """The audience of tokens for messaging and entity administration."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-__all__ = ["entity_of", "is_within", "resource_path", "self_and_ancestors"]
-
 
 def resource_path(uri: str) -> str:
     """Return the case-folded path of a URI without outer slashes; the empty path is the namespace itself.

@@ -17,8 +17,6 @@ from urllib.parse import quote_plus, unquote, unquote_plus
 
 from servicebus_emulator.security.token_errors import malformed
 
-__all__ = ["SCHEME", "SharedAccessSignature", "sign"]
-
 SCHEME: Final = "SharedAccessSignature"
 
 _FIELDS: Final = ("sr", "sig", "se", "skn")

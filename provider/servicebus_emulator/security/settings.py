@@ -12,8 +12,6 @@ from servicebus_emulator.engine.model.access_policy import ALL_RIGHTS, DEFAULT_K
 from servicebus_emulator.engine.model.descriptions import AuthorizationRule
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client
 
-__all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "SecuritySettings", "is_loopback", "is_this_machine"]
-
 KEY_VARIABLE: Final = "SERVICEBUS_EMULATOR_KEY"
 """The environment variable with the key of every namespace's root policy."""
 

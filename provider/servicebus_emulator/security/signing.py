@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from servicebus_emulator.security.token_errors import bad_signature
 
-__all__ = ["Signer"]
-
 _ALGORITHM: Final = "ES256"
 _PURPOSE: Final = b"servicebus_emulator bearer tokens"
 # The order of the P-256 group; private keys are 1 .. order - 1 (FIPS 186-5).

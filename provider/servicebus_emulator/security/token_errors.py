@@ -6,8 +6,6 @@ from typing import Final
 
 from servicebus_emulator.engine.model.errors import Unauthorized
 
-__all__ = ["bad_signature", "expired", "malformed", "wrong_audience"]
-
 _SIGNATURE: Final = "InvalidSignature: The token has an invalid signature."
 _AUDIENCE: Final = "InvalidAudience: The authorization header contains a token with a wrong audience."
 

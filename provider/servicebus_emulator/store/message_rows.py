@@ -6,19 +6,6 @@ from typing import Any, Final
 
 from servicebus_emulator.engine.model.message import Content, DeadLetterInfo, Message, MessageState
 
-__all__ = [
-    "INSERT",
-    "INSERT_NEW",
-    "SELECT",
-    "UPDATE",
-    "QueuedMessage",
-    "from_row",
-    "is_new",
-    "to_insert_values",
-    "to_new_values",
-    "to_update_values",
-]
-
 QueuedMessage = tuple[int, Message]
 """A message with its queue's key."""
 

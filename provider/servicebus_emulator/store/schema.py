@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MIGRATIONS"]
-
 _INITIAL: Final = """
     CREATE TABLE entity (
         key INTEGER PRIMARY KEY, description TEXT NOT NULL,

@@ -13,8 +13,6 @@ from servicebus_emulator.engine.model.access_policy import SharedAccessPolicy
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.runtime.journal import JournalError
 
-__all__ = ["dump_access_policy", "dump_description", "load_access_policy", "load_description"]
-
 _TYPE: Final = "$type"
 _WINDOW: Final = "duplicate_detection_history_time_window"
 # The class names are part of the file format.

@@ -29,8 +29,6 @@ from servicebus_emulator.store.serialization import (
     load_description,
 )
 
-__all__ = ["SqliteJournal"]
-
 
 class SqliteJournal(Journal):
     """Persists a namespace in a file. See the module for the durability guarantee.

@@ -24,8 +24,6 @@ from servicebus_emulator.security.settings import KEY_VARIABLE
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 from servicebus_emulator.testing.reserved_ports import ReservedPorts
 
-__all__ = ["DedicatedNamespace", "DedicatedNamespacePair", "EmulatorProcess"]
-
 _READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+) ca=(.+)")
 _ARM_READY: Final = re.compile(r"ready arm=(\S+)")
 

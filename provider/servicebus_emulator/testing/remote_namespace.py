@@ -35,8 +35,6 @@ from servicebus_emulator.faults.codec import fault_document
 from servicebus_emulator.namespace_server import NamespaceAddress
 from servicebus_emulator.security.sas import sign
 
-__all__ = ["RefusedError", "RemoteNamespace"]
-
 _TIMEOUT: Final = 10.0
 _TOKEN_SECONDS: Final = 3600
 _API_VERSION: Final = "2021-05"

@@ -12,8 +12,6 @@ import weakref
 from contextlib import ExitStack
 from typing import Final
 
-__all__ = ["ReservedPorts"]
-
 _TRIES: Final = 100
 
 

@@ -8,8 +8,6 @@ from contextlib import suppress
 
 from servicebus_emulator.testing.process import EmulatorProcess
 
-__all__ = ["SpareProcesses"]
-
 
 class SpareProcesses:
     """Hands out running processes, one name after another; each is used by one test only.

@@ -13,8 +13,6 @@ from servicebus_pair.airflow_runtime.airflow_version import supervisor_comms
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.model import get_logger
 
-__all__ = ["CancellableRun", "RunSession", "cancel_when_orphaned"]
-
 _log = get_logger(__name__)
 _SUPERVISOR_POLL_SECONDS: Final = 1.0
 

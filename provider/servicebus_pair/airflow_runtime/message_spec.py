@@ -16,8 +16,6 @@ import pendulum
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.protocol import AmqpMessage, amqp_typed, new_message
 
-__all__ = ["MessageDefaults", "MessageFields", "MessageReader", "MessageSpec", "MessageValue"]
-
 
 class MessageDefaults(TypedDict, total=False):
     """Fields that a task can set for all of its messages."""

@@ -15,8 +15,6 @@ from servicebus_pair.core.errors import PairClosedError
 if TYPE_CHECKING:
     from servicebus_pair.core import NamespacePair, PairSender, SendResult
 
-__all__ = ["PairConnection"]
-
 ResultT = TypeVar("ResultT")
 
 

@@ -18,8 +18,6 @@ from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 from servicebus_pair.links.servicebus_pair import AzurePortalLink, PairPageLink, Side
 
-__all__ = ["PairTask", "failing_at_once", "is_permanent"]
-
 ResultT = TypeVar("ResultT")
 Check: TypeAlias = Callable[[str, Any], object]
 _CONN_ID: Final = "servicebus_pair_conn_id"

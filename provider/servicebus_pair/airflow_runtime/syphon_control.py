@@ -20,8 +20,6 @@ from servicebus_pair.core.model import get_logger
 if TYPE_CHECKING:
     from servicebus_pair.core import Syphon
 
-__all__ = ["SYPHON_CONTROL_KEY", "SyphonControl", "apply_control", "syphon_control", "wait_until_resumed"]
-
 _log = get_logger(__name__)
 SYPHON_CONTROL_KEY: Final = "syphon_control"
 _POLL_SECONDS: Final = 3.0

@@ -19,8 +19,6 @@ from servicebus_pair.core import Ledger
 from servicebus_pair.core.errors import ConfigurationError, ObserverError
 from servicebus_pair.core.events import Event, Observer
 
-__all__ = ["ObjectLedger", "StoragePath", "local_copy", "open_ledger"]
-
 StoragePath: TypeAlias = "str | os.PathLike[str]"
 _OBJECT_SECONDS: Final = 10.0
 

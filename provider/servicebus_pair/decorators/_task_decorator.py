@@ -9,8 +9,6 @@ from airflow.sdk import XComArg
 
 from servicebus_pair.airflow_runtime.airflow_version import TaskDecorator, _TaskDecorator
 
-__all__ = ["task_decorator"]
-
 
 class _PairTaskDecorator(_TaskDecorator[Any, Any, Any]):
     """Adds the inlets and outlets to mapped tasks, for which Airflow creates no operator when it parses the DAG."""

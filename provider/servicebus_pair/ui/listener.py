@@ -13,8 +13,6 @@ from servicebus_pair.core.model import get_logger
 if TYPE_CHECKING:
     from servicebus_pair.airflow_runtime.airflow_version import EmittedAssetEvent
 
-__all__ = ["on_asset_event_emitted"]
-
 _log = get_logger(__name__)
 _PREFIX: Final = "servicebus_pair."
 # Metric name and log level by the last part of the asset name.

@@ -12,8 +12,6 @@ from airflow.plugins_manager import AirflowPlugin
 
 from servicebus_pair.ui import listener
 
-__all__ = ["ServiceBusPairPlugin"]
-
 _URL_PREFIX = "/servicebus-pairs"
 
 

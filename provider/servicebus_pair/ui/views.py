@@ -9,26 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "ActionRecordView",
-    "ActionView",
-    "BacklogView",
-    "CostView",
-    "DeadLetterView",
-    "DrainView",
-    "DriftView",
-    "EntityView",
-    "IncidentView",
-    "NamespaceView",
-    "OtherSpoolView",
-    "PairView",
-    "QueueView",
-    "RunView",
-    "SendsView",
-    "SpoolView",
-    "SyphonView",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceView:

@@ -9,8 +9,6 @@ from typing import Any
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID
 from tests.airflow.support.versions import skip_without
 
-__all__ = ["all_files", "database_dump", "saved_activity"]
-
 
 def all_files() -> bytes:
     """The content of all files of Airflow's folder except the database."""

@@ -8,8 +8,6 @@ import sys
 
 from tests.airflow.conftest import PROJECT
 
-__all__ = ["run_python"]
-
 
 def run_python(program: str, *arguments: str, **environment: str) -> str:
     """Run a program, which must succeed, and return what it printed."""

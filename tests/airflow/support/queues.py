@@ -10,18 +10,6 @@ from servicebus_emulator import RemoteNamespace
 from servicebus_pair.core import Endpoint
 from tests.airflow.conftest import Pair
 
-__all__ = [
-    "PeekedMessage",
-    "contents",
-    "dead_letters",
-    "divert",
-    "divert_session",
-    "endpoint_of",
-    "queue_names",
-    "send_directly",
-    "send_texts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:

@@ -9,8 +9,6 @@ from typing import Final
 from servicebus_emulator import EmulatorProcess
 from tests.airflow.conftest import BACKLOG, KEY
 
-__all__ = ["SIDES", "connection_string_of", "keyed_namespaces"]
-
 SIDES: Final = {"primary": "contoso", "secondary": "contoso-dr"}
 _RULES: Final = {
     "sender": ["Send"],

@@ -14,8 +14,6 @@ from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
 from tests.airflow.conftest import CONN_ID
 
-__all__ = ["MESSAGES", "backlog_sensor", "cleanup", "cost", "drain", "drill", "fail_over", "provision", "send"]
-
 MESSAGES: list[Any] = [
     "plain",
     {

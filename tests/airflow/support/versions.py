@@ -8,8 +8,6 @@ import pytest
 
 from servicebus_pair.airflow_runtime.airflow_version import MISSING, has
 
-__all__ = ["needs", "skip_without"]
-
 
 def skip_without(feature: str) -> None:
     """Skip the running test unless the installed Airflow has a feature."""

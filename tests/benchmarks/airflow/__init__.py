@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from tests.benchmarks.airflow import deferred_sensors, import_time
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 
 def measures() -> Iterator[Measure]:
     yield from import_time.measures()

@@ -27,8 +27,6 @@ from tests.system.demo.layout import PROJECT
 from tests.system.platform.leftovers import metric, wait_until
 from tests.system.platform.platform import Platform, platform
 
-__all__ = ["measures"]
-
 _DAGS: Final = PROJECT / "tests" / "benchmarks" / "airflow" / "dags"
 _ONE: Final = "one_sensor"
 _MANY: Final = "many_sensors"

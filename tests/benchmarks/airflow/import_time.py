@@ -11,8 +11,6 @@ from typing import Final
 
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 _PROCESSES: Final = 15
 _GOAL_MS: Final = 60.0
 # airflow.sdk itself loads Airflow's provider manager: what counts is what comes after it.

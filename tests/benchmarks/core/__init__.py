@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from tests.benchmarks.core import drain, mover, send, spool
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 
 def measures() -> Iterator[Measure]:
     yield from send.measures()

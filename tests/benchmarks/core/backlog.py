@@ -24,8 +24,6 @@ from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdminis
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from tests.benchmarks.core.baseline import QUEUE, endpoint
 
-__all__ = ["QUEUES", "Namespaces", "client", "fill", "namespaces"]
-
 QUEUES: Final = 10
 _TIMEOUT: Final = 30.0
 

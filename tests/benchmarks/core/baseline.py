@@ -11,8 +11,6 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 from servicebus_pair.core import Endpoint
 
-__all__ = ["QUEUE", "endpoint", "send_batches"]
-
 QUEUE = "bench"
 
 

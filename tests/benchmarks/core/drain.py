@@ -22,8 +22,6 @@ from tests.benchmarks.core.baseline import QUEUE, send_batches
 from tests.benchmarks.core.mover import DrainResult, run_mover
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 _ROUND_TRIPS_MS = (0, 5)
 _MESSAGES = 10_000
 _ROUNDS = 2

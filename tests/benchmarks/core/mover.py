@@ -26,8 +26,6 @@ from tests.benchmarks.core.baseline import QUEUE
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.timings import rotated
 
-__all__ = ["DECODE", "RELAY", "DrainResult", "measures", "run_mover"]
-
 RELAY: Final = "relay"
 DECODE: Final = "decode"
 """Values of :data:`PATH_VARIABLE`: messages are relayed as they are encoded, or decoded one by one."""

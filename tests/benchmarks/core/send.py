@@ -27,8 +27,6 @@ from tests.benchmarks.core.baseline import QUEUE, endpoint, send_batches
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.timings import Timings, rotated
 
-__all__ = ["measures"]
-
 _BODY = b"x" * 200
 _BATCHED_MESSAGES = 1_500
 # So that each of four and of three contenders begins as many rounds.

@@ -24,8 +24,6 @@ from tests.benchmarks.core.baseline import QUEUE, endpoint
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.timings import Timings, rotated
 
-__all__ = ["measures"]
-
 _BODY = b"x" * 200
 _MESSAGES = 1_500
 _ROUNDS = 31

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from tests.benchmarks.emulator import capacity, message_cost, start_and_stop
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 
 def measures() -> Iterator[Measure]:
     yield from start_and_stop.measures()

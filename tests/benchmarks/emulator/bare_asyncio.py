@@ -11,8 +11,6 @@ from typing import Final, cast
 
 import psutil
 
-__all__ = ["bare_round_trip_cost"]
-
 _TRIPS: Final = 6_000
 _REQUEST: Final = b"x" * 100
 # The SDK's time between two requests. The server sleeps meanwhile and wakes with cold caches, like a broker.

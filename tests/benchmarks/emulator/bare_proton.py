@@ -10,8 +10,6 @@ from proton import Collector, Connection, Message, Transport
 
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
 
-__all__ = ["bare_receive_cost"]
-
 
 def bare_receive_cost(body: bytes, *, batch_size: int, batches: int) -> float:
     """Return the CPU seconds per message of reading and accepting batches."""

@@ -14,8 +14,6 @@ from tests.benchmarks.emulator.measured_process import QUEUES, MeasuredProcess, 
 from tests.benchmarks.emulator.message_cost import full_batch
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 _CONNECTIONS: Final = 1_000
 _MESSAGES: Final = 1_000_000
 _KILOBYTE: Final = 1024

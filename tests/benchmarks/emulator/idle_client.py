@@ -7,8 +7,6 @@ from typing import Final
 
 from servicebus_emulator.amqp.codec.raw_encoding import NULL, encode_compound, encode_string, encode_symbol, encode_uint
 
-__all__ = ["connect"]
-
 _PROTOCOL: Final = b"AMQP\x00\x01\x00\x00"
 _SASL_PROTOCOL: Final = b"AMQP\x03\x01\x00\x00"
 _AMQP_FRAME, _SASL_FRAME = 0, 1

@@ -14,8 +14,6 @@ import psutil
 from servicebus_emulator.testing.process import EmulatorProcess
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 
-__all__ = ["NAMESPACE", "QUEUES", "MeasuredProcess", "configuration", "serve"]
-
 NAMESPACE: Final = "contoso"
 QUEUES: Final = ("plain", "spare")
 

@@ -16,8 +16,6 @@ from tests.benchmarks.emulator.bare_proton import bare_receive_cost
 from tests.benchmarks.emulator.measured_process import QUEUES, MeasuredProcess, serve
 from tests.benchmarks.measure import Measure
 
-__all__ = ["full_batch", "measures"]
-
 _BODY: Final = b"x" * 200
 _ROUNDS: Final = 3
 _BATCHES: Final = 50

@@ -15,8 +15,6 @@ from servicebus_emulator.testing.process import EmulatorProcess
 from tests.benchmarks.emulator.measured_process import NAMESPACE, configuration
 from tests.benchmarks.measure import Measure
 
-__all__ = ["measures"]
-
 _ROUNDS: Final = 5
 _MEGABYTE: Final = 1e6
 

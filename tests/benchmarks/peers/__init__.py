@@ -20,8 +20,6 @@ from tests.benchmarks.measure import Measure
 from tests.benchmarks.peers.debian import Unpacked, UnpackError, unpack_rabbitmq
 from tests.benchmarks.peers.rabbitmq import RabbitMQ, serve
 
-__all__ = ["measures"]
-
 _FOLDER: Final = Path(__file__).parents[3] / ".bench" / "rabbitmq"
 _MESSAGES: Final = 30_000
 _SHOVELS: Final = (1, 10)

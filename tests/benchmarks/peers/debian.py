@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-__all__ = ["UnpackError", "Unpacked", "unpack_rabbitmq"]
-
 _PACKAGE: Final = "rabbitmq-server"
 _TIMEOUT: Final = 300
 _COMPLETE: Final = "complete"

@@ -25,8 +25,6 @@ from proton.reactor import Container
 from servicebus_emulator.testing.reserved_ports import ReservedPorts
 from tests.benchmarks.peers.debian import Unpacked
 
-__all__ = ["RabbitMQ", "serve"]
-
 _PREFETCH: Final = 1000
 _START_SECONDS: Final = 180
 _DRAIN_SECONDS: Final = 120

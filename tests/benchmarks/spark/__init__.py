@@ -12,8 +12,6 @@ from typing import Final
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.spark import growth, publishing, reading
 
-__all__ = ["measures"]
-
 _PUBLISHED: Final = 100_000
 _DEFAULT: Final = 100_000
 

@@ -15,8 +15,6 @@ from typing import Final
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.spark.outage import OutageRun
 
-__all__ = ["measures"]
-
 _TENTH: Final = 10
 _MEGABYTE: Final = 1_000_000
 _MAX_MEGABYTES: Final = 1500

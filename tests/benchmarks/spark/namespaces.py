@@ -16,8 +16,6 @@ from servicebus_emulator.testing.process import EmulatorProcess
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 from servicebus_pair.core import NamespacePair, SyncBridge, read_pair_settings
 
-__all__ = ["PRIMARY", "QUEUE", "SECONDARY", "Namespaces", "namespaces"]
-
 PRIMARY: Final = "contoso"
 SECONDARY: Final = "contoso-dr"
 QUEUE: Final = "bench"

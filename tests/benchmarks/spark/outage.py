@@ -29,8 +29,6 @@ from tests.benchmarks.spark.processes import Processes, peak_bytes, seconds
 from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import table
 
-__all__ = ["OutageRun", "ProgressMonitor", "run_through_outage"]
-
 _CORES: Final = 2
 _WARM_UP: Final = 2_000
 _SAMPLE_SECONDS: Final = 0.5

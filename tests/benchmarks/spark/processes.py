@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 
 import psutil
 
-__all__ = ["Processes", "peak_bytes", "seconds"]
-
 ResultT = TypeVar("ResultT")
 _KILOBYTE: Final = 1024
 _DAEMON: Final = "pyspark.daemon"

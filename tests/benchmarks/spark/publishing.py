@@ -33,8 +33,6 @@ from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import messages, table
 from tests.benchmarks.timings import Timings, rotated
 
-__all__ = ["measures"]
-
 _ROUNDS: Final = 5
 _BY_ROW_MESSAGES: Final = 3_000
 # The SDK ignores the batch envelope: a batch filled up to the link's limit is rejected.

@@ -16,8 +16,6 @@ from tests.benchmarks.spark.namespaces import QUEUE, Namespaces, namespaces
 from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import table
 
-__all__ = ["measures"]
-
 _CORES: Final = 2
 _UNIT: Final = "messages/s"
 # One task read 100,000 messages in 35 s before reads were divided.

@@ -10,8 +10,6 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["LOOPBACK_CONF", "session"]
-
 LOOPBACK_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

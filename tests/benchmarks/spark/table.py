@@ -9,8 +9,6 @@ from azure.servicebus import ServiceBusMessage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
-__all__ = ["BODY_BYTES", "messages", "table"]
-
 BODY_BYTES: Final = 256
 _SUBJECT: Final = "departure"
 _CONTENT_TYPE: Final = "application/json"

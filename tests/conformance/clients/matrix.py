@@ -23,8 +23,6 @@ from tests.conformance.certificate import make_identity, trust_environment
 from tests.conformance.clients.steps import HOST
 from tests.conformance.sdk_source import CACHE
 
-__all__ = ["Client", "Walk", "known_clients", "run_clients", "table"]
-
 HERE: Final = Path(__file__).parent
 PROJECT: Final = HERE.parents[2]
 ENVIRONMENTS: Final = CACHE / "clients"

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from servicebus_pair.core import DrainReport
 
-__all__ = ["ProgressWaiter"]
-
 
 class ProgressWaiter:
     """A progress callback that a test can wait on."""

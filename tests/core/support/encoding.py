@@ -11,8 +11,6 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, Properties
 from servicebus_pair.core.sdk.messages import to_sdk
 
-__all__ = ["decode", "encode", "properties_of"]
-
 _CLOCK = "azure.servicebus._transport._pyamqp_transport.time"
 _NOON = 1_357_041_600.0
 

@@ -11,8 +11,6 @@ from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
 
-__all__ = ["OWNER", "SENDER", "open_entra_namespaces", "pair_settings"]
-
 OWNER = DEVELOPMENT_CLIENT
 SENDER = Client(id="sender", secret="s3nd-c4nary", role=Role.SENDER)
 

@@ -22,8 +22,6 @@ from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelecto
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.manual_clock import ManualClock
 
-__all__ = ["Diverting", "FakeLink"]
-
 
 class FakeLink:
     """A link to a backlog queue.

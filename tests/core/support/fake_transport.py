@@ -21,8 +21,6 @@ from servicebus_pair.core.syphon.policies.destination_backoff import Destination
 from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from tests.core.support.manual_clock import ManualClock
 
-__all__ = ["EPOCH", "FakeDestination", "FakeQueue", "FakeTransport", "drain_context"]
-
 EPOCH = 1_700_000_000.0
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from servicebus_pair.core.protocol.amqp_sections import NULL, join_list, section, uint
 
-__all__ = ["FALSE", "HANDLE", "TRUE", "FakeHandler", "FrameConnection", "disposition", "frame"]
-
 TRUE, FALSE = b"\x41", b"\x42"
 HANDLE = 3
 """The service's number of the link."""

@@ -8,8 +8,6 @@ from random import Random
 
 from servicebus_pair.core import EntityHealth
 
-__all__ = ["LaggingStore"]
-
 
 @dataclass(frozen=True)
 class _Version:

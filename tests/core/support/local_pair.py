@@ -34,21 +34,6 @@ from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.queues import peek_all
 from tests.leaks import collect_leaks
 
-__all__ = [
-    "BACKLOG",
-    "FAILOVER_INTERVAL",
-    "FAILOVER_MARGIN",
-    "PING_INTERVAL",
-    "QUICK_OPTIONS",
-    "EventRecorder",
-    "LocalPair",
-    "endpoint",
-    "messages",
-    "numbered",
-    "open_local_pair",
-    "open_quick_pair",
-]
-
 BACKLOG = backlog_queue("contoso", 0)
 FAILOVER_INTERVAL = 1.0
 PING_INTERVAL = 1.0

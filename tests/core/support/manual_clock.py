@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
     """Starts at ``time`` seconds; a sleep advances it at once.

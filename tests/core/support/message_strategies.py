@@ -12,19 +12,6 @@ from hypothesis import strategies as st
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from tests.core.support.encoding import encode
 
-__all__ = [
-    "LASTING",
-    "SCHEDULED",
-    "WHOLE",
-    "encodable",
-    "headers",
-    "messages",
-    "names",
-    "properties_of_its_own",
-    "property_sections",
-    "values",
-]
-
 SCHEDULED = "x-opt-scheduled-enqueue-time"
 
 # Every field set, because random messages may leave some out.

@@ -13,15 +13,6 @@ from servicebus_pair.core.send.sender import PairSender
 from tests.core.support.local_pair import FAILOVER_MARGIN, PING_INTERVAL, LocalPair, numbered
 from tests.core.support.stopwatch import Stopwatch
 
-__all__ = [
-    "FAULTS_ON_OPEN_LINK",
-    "FAULTS_WHILE_CONNECTING",
-    "OPERATIONS",
-    "RESET_ONCE",
-    "assert_all_operations_divert",
-    "assert_diverts_and_recovers",
-]
-
 K = FaultKind
 FAR_FUTURE = datetime(2030, 1, 1, tzinfo=UTC)
 BOTH = (Operation.SEND, Operation.MANAGE)

@@ -7,8 +7,6 @@ import signal
 from asyncio.subprocess import Process
 from contextlib import suppress
 
-__all__ = ["kill"]
-
 
 def kill(process: Process) -> None:
     """Send SIGKILL to a process, which may have ended.

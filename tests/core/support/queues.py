@@ -10,8 +10,6 @@ from proton.utils import BlockingConnection
 from servicebus_emulator import HostedNamespace
 from servicebus_pair.core.sdk._private.link_patches import patch_link
 
-__all__ = ["peek_all", "send_raw"]
-
 
 async def peek_all(connection_string: str, queue: str, *, dead_letter: bool = False) -> list[ServiceBusReceivedMessage]:
     """Return every message of a queue, or of its dead-letter queue."""

@@ -11,8 +11,6 @@ from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from tests.core.support.local_pair import LocalPair
 from tests.core.support.queues import peek_all
 
-__all__ = ["OPTIONS", "QUEUES", "arrivals", "in_order", "session_messages"]
-
 OPTIONS = PairOptions(backlog_queue_count=2, ordering="session")
 QUEUES = session_queue_paths("contoso", 2)
 

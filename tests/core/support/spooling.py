@@ -10,8 +10,6 @@ from typing import Any
 from servicebus_emulator import Fault, FaultKind, HostedNamespace
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, open_local_pair
 
-__all__ = ["spooling_pair", "stop"]
-
 DOWN = (Fault(kind=FaultKind.REFUSE), Fault(kind=FaultKind.RESET))
 
 

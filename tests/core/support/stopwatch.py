@@ -6,8 +6,6 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Stopwatch"]
-
 _TICK = 0.02
 # Delay of a timer on an idle machine.
 _USUAL = 0.005

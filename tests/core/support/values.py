@@ -14,8 +14,6 @@ from pathlib import Path
 from types import FunctionType, LambdaType, ModuleType
 from typing import Any
 
-__all__ = ["check_defaults", "check_limits", "check_values"]
-
 
 def _modules(room: str) -> list[ModuleType]:
     package = importlib.import_module(f"servicebus_pair.core.{room}")

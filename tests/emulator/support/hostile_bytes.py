@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
 
-__all__ = ["Case", "Words", "amqp_cases", "frames_of", "http_cases", "many_properties"]
 Words = list[bytes]
 """The bytes sent on one connection, in pieces; replies are read between them."""
 

@@ -21,7 +21,6 @@ from tests.emulator.support.hostile_bytes import (
     text,
 )
 
-__all__ = ["accepted_range", "again_under", "conversation", "detach", "end", "flow", "transfer"]
 ODD_MAP = b"\xd1\x00\x00\x00\x06\x00\x00\x00\x02\x45\x45"
 """A map whose key is a list, which no dictionary of Python can hold."""
 

@@ -13,8 +13,6 @@ from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from servicebus_emulator import HostedNamespace
 
-__all__ = ["TransactionalClient"]
-
 _SECONDS = 8
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["arguments", "read_json", "read_summary"]
-
 
 def arguments(options: Mapping[str, str | None]) -> list[str]:
     """Return command-line arguments; an option without a value is a flag."""

@@ -12,8 +12,6 @@ from typing import Any
 from servicebus_pair.core import Ledger
 from servicebus_pair.core.events import MessageRef, MessagesAccepted, MessagesSyphoned, Route
 
-__all__ = ["recorded", "records", "syphoned", "wait_for_records", "wait_until", "written_ledger"]
-
 SECONDS = 240.0  # generous: a cluster starts slowly under load
 
 

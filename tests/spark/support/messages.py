@@ -10,8 +10,6 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 
 from tests.spark.conftest import Pair
 
-__all__ = ["numbered", "receiver_of", "send"]
-
 
 def send(pair: Pair, queue: str, *messages: Any) -> None:
     with (

@@ -25,8 +25,6 @@ from tests.spark.conftest import BACKLOG_QUEUES, Pair, provision
 from tests.system.demo.comparison import Found
 from tests.system.demo.peek import peek_backlog_queues
 
-__all__ = ["OwnBacklog", "own_backlog"]
-
 
 @dataclass(frozen=True)
 class OwnBacklog(Pair):

@@ -31,8 +31,6 @@ from tests.spark.support.random_history import (
     Planted,
 )
 
-__all__ = ["found", "places_of", "plant", "subscriptions", "write_ledger"]
-
 SECONDS = 120.0
 BYTES = 300
 LATER = datetime(2099, 1, 1, tzinfo=UTC)

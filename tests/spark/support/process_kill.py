@@ -10,8 +10,6 @@ import psutil
 
 from tests.spark.support.ledger_files import wait_until
 
-__all__ = ["EXECUTOR", "executor_of", "suspended_workers"]
-
 EXECUTOR = "ExecutorBackend"
 
 

@@ -16,8 +16,6 @@ from servicebus_pair.core.ledger.incidents import Incident
 from servicebus_pair.core.ledger.reconcile import Outcome, Sent, Syphoned
 from servicebus_pair.core.model.events import Route
 
-__all__ = ["BODY", "DIGEST", "OTHER_BODY", "OTHER_DIGEST", "Batch", "Fate", "History", "Planted", "history"]
-
 BEGAN = 1_767_225_600.0  # 2026-01-01
 BODY, OTHER_BODY = b"x", b"y"
 DIGEST, OTHER_DIGEST = (blake2b(body, digest_size=8).hexdigest() for body in (BODY, OTHER_BODY))

@@ -22,8 +22,6 @@ from servicebus_pair.spark.report.reconcile_result import (
 )
 from servicebus_pair.spark.report.time_series import TimeSeries
 
-__all__ = ["NOON", "NO_FLOW", "SENT", "WAITED", "found", "incident", "pages"]
-
 EVIL = "<script>alert('1')</script>"
 NOON = 1_792_238_400.0  # 2026-10-17 12:00:00 UTC
 NO_FLOW = TimeSeries(0.0, 1.0, {})

@@ -16,8 +16,6 @@ from tests.spark import conftest
 from tests.spark.conftest import Pair
 from tests.spark.support.job_files import arguments
 
-__all__ = ["CONF", "INSTALLED", "REFERENCE", "configured", "running", "submitted"]
-
 REFERENCE = "env:PAIR_OF_THE_TEST"
 INSTALLED = Path(pyspark.__file__).parent
 CONF = conftest.CONF | {

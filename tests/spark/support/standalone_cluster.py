@@ -21,8 +21,6 @@ from tests.spark.support.spark_submit import CONF, INSTALLED, configured, runnin
 from tests.system.demo.ports import HOST, PortReservation
 from tests.system.demo.processes import Processes
 
-__all__ = ["SETTINGS", "Cluster", "create_python", "standalone"]
-
 WORKERS = 2
 SETTINGS = "pair.json"
 ABSENT = ("servicebus_", "pyspark_servicebus", "airflow", "apache_airflow", "__editable__")

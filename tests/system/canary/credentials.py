@@ -10,8 +10,6 @@ from urllib.parse import quote
 
 from tests.system.demo.namespaces import KEY, Namespace
 
-__all__ = ["CANARIES", "connections", "official", "pair"]
-
 EXPIRY: Final = 4_102_444_800
 
 CANARIES: Final[Mapping[str, str]] = {

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["DUMP_COMMAND", "find_secrets", "without_lines"]
-
 DUMP_COMMAND: Final = (
     sys.executable,
     "-c",

@@ -37,8 +37,6 @@ from tests.system.chaos.verdict import Verdict, peek_queues, verdict_on
 from tests.system.chaos.worker import QUEUES, open_pair
 from tests.system.platform.leftovers import wait_until
 
-__all__ = ["run"]
-
 _MAX_MESSAGES = 300_000  # peeking more at the end would take too long
 _MAX_RATE = 300.0
 _DRAIN_TIMEOUT = 180.0

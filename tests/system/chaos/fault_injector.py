@@ -12,8 +12,6 @@ from servicebus_emulator import EmulatorProcess, Fault, FaultKind
 from servicebus_emulator.faults import Operation
 from tests.system.chaos.processes import NamespaceProcess, Processes, Worker
 
-__all__ = ["FaultInjector"]
-
 # Share of freezes that outlast the message locks.
 _LONG_FREEZES = 0.1
 _CONCURRENT_ACTIONS = 2

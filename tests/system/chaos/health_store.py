@@ -8,8 +8,6 @@ from pathlib import Path
 
 from servicebus_pair.core import EntityHealth
 
-__all__ = ["FileHealthStore"]
-
 
 class FileHealthStore:
     """A health store in a folder; the last writer wins, as in the stores of Airflow.

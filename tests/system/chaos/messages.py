@@ -11,8 +11,6 @@ from typing import Any
 
 from azure.servicebus import ServiceBusMessage
 
-__all__ = ["DEDUPLICATED", "ENTITIES", "Journal", "is_unchanged", "make_message", "read_journals", "session_of"]
-
 # The queue with duplicate detection, whose window covers the whole run.
 DEDUPLICATED = "once"
 ENTITIES = ("flights", "delays", DEDUPLICATED)

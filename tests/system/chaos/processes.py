@@ -14,8 +14,6 @@ from typing import Any
 from servicebus_emulator import EmulatorProcess
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 
-__all__ = ["NamespaceProcess", "Processes", "Worker"]
-
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 30.0
 

@@ -22,8 +22,6 @@ from tests.core.support.queues import peek_all
 from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, is_unchanged, read_journals, session_of
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
-__all__ = ["LedgerRecords", "QueueContents", "Verdict", "peek_queues", "read_ledger", "verdict_on"]
-
 _DEAD_LETTER = frozenset({Location.DEAD_LETTER, Location.BACKLOG_DEAD_LETTER})
 Key: TypeAlias = tuple[str, str]
 """Entity and message id."""

@@ -23,8 +23,6 @@ from servicebus_pair.core.spool import claims
 from tests.system.chaos.health_store import FileHealthStore
 from tests.system.chaos.messages import ENTITIES, Journal, make_message
 
-__all__ = ["LEDGERS", "QUEUES", "open_pair"]
-
 QUEUES = 3
 LEDGERS = "ledger"
 _MAX_MESSAGES_PER_SEND = 40

@@ -9,8 +9,6 @@ from typing import Any
 
 import httpx
 
-__all__ = ["AirflowApi", "DagRun"]
-
 FINISHED = frozenset({"success", "failed"})
 
 

@@ -19,8 +19,6 @@ from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import HOST
 from tests.system.demo.processes import Processes
 
-__all__ = ["SCHEDULER", "TRIGGERER", "AirflowProcess", "pair_connection", "spark_connection"]
-
 SCHEDULER = "airflow-scheduler"
 TRIGGERER = "airflow-triggerer"
 COMPONENTS = {

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
-__all__ = ["Comparison", "Content", "Difference", "Found", "Key", "compare"]
-
 Key = tuple[str, str]
 """Entity path in lower case, message id."""
 

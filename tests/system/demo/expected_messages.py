@@ -19,8 +19,6 @@ from pathlib import Path
 from tests.system.demo.comparison import Content, Key
 from tests.system.demo.expected_statistics import carrier_days, expected_statistics, is_delayed
 
-__all__ = ["Flight", "expected_messages", "message_count", "read_flights"]
-
 Flight = dict[str, "str | int | None"]
 """One row of the data, columns in file order."""
 

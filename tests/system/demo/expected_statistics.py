@@ -13,8 +13,6 @@ from fractions import Fraction
 
 from tests.system.demo.comparison import Content, Key
 
-__all__ = ["carrier_days", "delay_of", "expected_statistics", "is_delayed"]
-
 DELAYED_MINUTES = 15
 QUEUE = "statistics"
 CENT = Decimal("0.01")

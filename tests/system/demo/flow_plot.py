@@ -16,8 +16,6 @@ from matplotlib.typing import RcKeyType
 
 from tests.system.demo.ledger import DIVERTED, PRIMARY, SPOOLED, SYPHONED, Record
 
-__all__ = ["Outage", "plot_flow"]
-
 TEXT = "#22303c"
 MUTED = "#8a97a3"
 GRID = "#e6eaee"

@@ -9,17 +9,6 @@ import psutil
 
 from tests.system.demo.ledger import Counts
 
-__all__ = [
-    "KILL_AT_FRACTION",
-    "KILL_TARGETS",
-    "RESTART_AT_FRACTION",
-    "TASKS",
-    "find_process_to_kill",
-    "is_due",
-    "is_group_leader",
-    "restart_is_due",
-]
-
 KILL_AT_FRACTION = 1 / 3
 """Fraction of the messages accepted before the primary is killed."""
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from tests.system.demo.comparison import Key
 
-__all__ = ["DIVERTED", "PRIMARY", "SPOOLED", "SYPHONED", "Counts", "LedgerReader", "Record", "Tally"]
-
 PRIMARY = "primary"
 DIVERTED = "diverted"
 SPOOLED = "spooled"

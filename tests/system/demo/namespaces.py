@@ -14,8 +14,6 @@ from tests.system.demo.layout import PROJECT
 from tests.system.demo.ports import HOST, PortReservation
 from tests.system.demo.processes import Processes
 
-__all__ = ["KEY", "PRIMARY", "SECONDARY", "Namespace", "configuration"]
-
 PRIMARY = "contoso"
 SECONDARY = "contoso-dr"
 FIRST_AMQP_PORT = 25672

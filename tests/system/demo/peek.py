@@ -18,8 +18,6 @@ from servicebus_emulator.security.sas import sign
 from tests.system.demo.comparison import Content, Found
 from tests.system.demo.namespaces import KEY
 
-__all__ = ["peek_backlog_queues", "peek_everything", "queue_names"]
-
 ATOM = "{http://www.w3.org/2005/Atom}"
 PAGE = 250  # messages per request
 DESTINATION = "x-ms-path"  # application property of a backlog message that names its entity

@@ -12,8 +12,6 @@ import socket
 import tempfile
 from pathlib import Path
 
-__all__ = ["HOST", "PortReservation"]
-
 HOST = "127.0.0.1"
 MAX_PORTS = 200
 

@@ -19,8 +19,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["Leader", "Processes", "StartError", "stop_recorded"]
-
 CLOCK_SLACK = 3.0  # seconds; the start time derives from the boot time, which shifts when the clock is set
 MARK = "SERVICEBUS_PAIR_DEMO"  # environment variable of the started processes, identifies them
 GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL

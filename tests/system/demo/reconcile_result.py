@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ReconcileResult", "read_latest_result"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:

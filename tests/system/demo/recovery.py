@@ -7,8 +7,6 @@ from typing import Final
 from tests.system.demo.airflow_api import AirflowApi, DagRun
 from tests.system.demo.kill_targets import RESTART_AT_FRACTION
 
-__all__ = ["RECOVERY_DAG", "Recovery", "SparkRecovery"]
-
 RECOVERY_DAG: Final = "servicebus_pair_recovery"
 PROOF_DAG: Final = "servicebus_pair_proof"
 AT_SCALE_DAG: Final = "servicebus_pair_at_scale"

@@ -15,8 +15,6 @@ from tests.system.demo.stack import Stack
 from tests.system.demo.summary import Summary, findings, table, write
 from tests.system.demo.terminal import Terminal
 
-__all__ = ["DESTINATIONS", "report"]
-
 DESTINATIONS = {
     "flights": "flights",
     "briefings": "briefings",

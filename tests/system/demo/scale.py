@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MONTH", "YEAR", "Scale"]
-
-
 # Messages per second, more than two cores can publish.
 UNLIMITED_RATE = 20_000
 

@@ -21,8 +21,6 @@ from tests.system.demo.scale import Scale
 from tests.system.demo.stack import Stack
 from tests.system.demo.terminal import Terminal
 
-__all__ = ["Scenario", "ScenarioError", "ScenarioResult", "start_pipeline"]
-
 PIPELINE = "flights_pipeline"
 PUBLISH = "publish_flights"
 

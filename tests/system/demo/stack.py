@@ -17,8 +17,6 @@ from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, stop_recorded
 
-__all__ = ["Stack"]
-
 FIRST_AIRFLOW_PORT = 8080
 FAILOVER_SECONDS = 5.0
 PING_SECONDS = 3.0

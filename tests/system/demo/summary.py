@@ -10,8 +10,6 @@ from pathlib import Path
 from tests.system.demo.comparison import Comparison
 from tests.system.demo.reconcile_result import ReconcileResult
 
-__all__ = ["Summary", "findings", "table", "write"]
-
 MAX_EXAMPLES = 5
 
 

@@ -13,8 +13,6 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.system.pages.browser import Browser
 
-__all__ = ["contrast_problems", "keyboard_problems", "motion_problems", "naming_problems", "structure_problems"]
-
 CONTROLS: Final = frozenset(
     {"button", "link", "checkbox", "textbox", "spinbutton", "combobox", "DisclosureTriangle", "radio", "progressbar"}
 )

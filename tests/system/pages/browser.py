@@ -23,8 +23,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-__all__ = ["WIDTHS", "Browser", "open_browser"]
-
 WIDTHS: Final = {"desktop": 1280, "phone": 390}
 FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

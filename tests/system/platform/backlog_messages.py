@@ -13,8 +13,6 @@ from servicebus_pair.core import Endpoint, NamespacePair
 from tests.system.demo.namespaces import Namespace
 from tests.system.demo.peek import peek_everything
 
-__all__ = ["PING_CONTENT_TYPE", "RECEIVING_ENTITIES", "count_copies", "divert", "message_ids", "provision"]
-
 RECEIVING_ENTITIES: Final = {"flights": "flights", "briefings": "briefings", "delays": "delays/Subscriptions/all"}
 """For each entity, the queue or subscription where its messages arrive."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier, Context
 
-__all__ = ["FileNotifier", "read_notices"]
-
 
 class FileNotifier(BaseNotifier):
     """Append a line to a file.

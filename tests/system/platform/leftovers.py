@@ -18,8 +18,6 @@ from tests.system.demo.kill_targets import is_group_leader
 from tests.system.demo.namespaces import Namespace
 from tests.system.demo.stack import Stack
 
-__all__ = ["NO_LEFTOVERS", "Leftovers", "find_leftovers", "metric", "task_processes", "wait_until"]
-
 PREFIX: Final = "servicebus_emulator_"
 
 

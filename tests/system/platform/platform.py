@@ -17,8 +17,6 @@ from tests.system.demo.stack import Stack
 from tests.system.platform import backlog_messages as backlog
 from tests.system.platform.leftovers import Leftovers, find_leftovers, metric, wait_until
 
-__all__ = ["DAGS", "OPTIONS", "Platform", "platform"]
-
 DAGS: Final = PROJECT / "tests" / "system" / "platform" / "dags"
 OPTIONS: Final = {
     # Detect a dead worker in seconds instead of minutes.

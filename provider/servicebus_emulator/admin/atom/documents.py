@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-__all__ = [
-    "Entry",
-    "content_of",
-    "entry_document",
-    "error_document",
-    "feed_document",
-    "namespace_content",
-    "nothing_document",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

@@ -14,8 +14,6 @@ from servicebus_emulator.engine.model.descriptions import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ELEMENTS", "READ_ONLY", "SINCE"]
-
 ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
     QueueDescription: (
         "LockDuration",

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.engine.namespace.entity_registry import EntityTimes
 
-__all__ = ["RuntimeProperties", "decode", "encode", "format_time", "property_name", "property_types"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeProperties:

@@ -23,8 +23,6 @@ from servicebus_emulator.engine.model.rule_descriptions import (
 )
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = ["decode_rule", "encode_rule"]
-
 _COMPATIBILITY_LEVEL: Final = "20"
 _CONSTANT_FILTERS: Final = {TRUE_FILTER.expression: "TrueFilter", FALSE_FILTER.expression: "FalseFilter"}
 _INT32: Final = 2**31

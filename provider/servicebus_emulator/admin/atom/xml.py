@@ -10,20 +10,6 @@ from typing import Final, NoReturn
 from xml.etree.ElementTree import Element, SubElement, TreeBuilder, tostring
 from xml.parsers import expat
 
-__all__ = [
-    "ATOM",
-    "COUNTS",
-    "DURATIONS",
-    "SCHEMA",
-    "SCHEMA_INSTANCE",
-    "SERVICE_BUS",
-    "MarkupError",
-    "leaf",
-    "local_name",
-    "parse",
-    "serialize",
-]
-
 ATOM: Final = "http://www.w3.org/2005/Atom"
 SERVICE_BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 COUNTS: Final = "http://schemas.microsoft.com/netservices/2011/06/servicebus"

@@ -24,8 +24,6 @@ from servicebus_emulator.engine.model.errors import InvalidArgument
 from servicebus_emulator.engine.model.message import Content, Message
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 
-__all__ = ["content_of", "message_document"]
-
 _SHOWN_BYTES: Final = 4096
 _CODEC: Final = AmqpPropertyCodec()
 _FIELDS: Final = ("message_id", "subject", "content_type", "session_id", "body", "properties")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.queue.queue import MessageQueue
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["NamespaceLinks", "page_routes"]
-
 NamespaceLinks = Callable[[], Sequence[tuple[str, int]]]
 """Returns the name and the administration port of each namespace of the process."""
 

@@ -28,8 +28,6 @@ from servicebus_emulator.engine.runtime.pending_effects import NO_EFFECTS, Effec
 from servicebus_emulator.logs import event
 from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["Broker"]
-
 _MAX_CONDITIONS: Final = 50
 
 _log = logging.getLogger(__name__)

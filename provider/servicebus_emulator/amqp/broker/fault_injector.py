@@ -33,8 +33,6 @@ from servicebus_emulator.logs import event
 if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
 
-__all__ = ["FaultInjector", "FaultTarget", "FaultableListener", "kill_own_process"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -10,8 +10,6 @@ from servicebus_emulator.engine.model.session_locks import SessionLock
 from servicebus_emulator.engine.namespace.entity_registry import AnyEntity
 from servicebus_emulator.engine.queue.queue import MessageQueue
 
-__all__ = ["BrokerConnection", "EntityLink", "OutgoingLink", "SessionWaiter"]
-
 
 class BrokerConnection(FaultTarget, Protocol):
     """A client's connection."""

@@ -16,8 +16,6 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
 from servicebus_emulator.amqp.codec.section_rewrite import replace_application_properties
 from servicebus_emulator.engine.model.message import DeadLetterInfo, Message, MessageState
 
-__all__ = ["encode_delivery"]
-
 _LIST, _MAP = 0xC0, 0xC1
 _HEADER = b"\x00\x53\x70"
 _DELIVERY_ANNOTATIONS = b"\x00\x53\x71"

@@ -12,8 +12,6 @@ from typing import Final
 
 from servicebus_emulator.amqp.codec.raw_encoding import NULL, compound_items, encode_compound, encode_list
 
-__all__ = ["FramePadder", "needs_padding"]
-
 _HEADER: Final = b"AMQP"
 _FRAME_HEADER_BYTES: Final = 8
 # The number of fields of each performative, by its code (AMQP 1.0 part 2, section 2.7).

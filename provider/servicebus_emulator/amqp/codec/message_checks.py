@@ -15,8 +15,6 @@ from servicebus_emulator.amqp.codec.sections import SectionCode, sections
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, UnprocessableMessage
 from servicebus_emulator.engine.model.message import Content
 
-__all__ = ["MAX_BATCH_MESSAGES", "MAX_PROPERTY_BYTES", "check_count", "check_messages"]
-
 MAX_BATCH_MESSAGES: Final = 4500
 MAX_PROPERTY_BYTES: Final = 32 * 1024
 # A value this large has a constructor and a length of four bytes.

@@ -32,8 +32,6 @@ from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 from servicebus_emulator.engine.sql.properties import MessageProperties
 from servicebus_emulator.engine.sql.values import SqlValue
 
-__all__ = ["AmqpPropertyCodec", "decode_property", "property_value"]
-
 _TIMESTAMP, _DESCRIBED = 0x83, 0x00
 _TICKS_PER_MILLISECOND: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

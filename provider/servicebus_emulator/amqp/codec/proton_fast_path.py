@@ -16,43 +16,6 @@ from servicebus_emulator.amqp.codec.raw_encoding import NULL, compound_items
 from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.engine.model.tracking import tracked
 
-__all__ = [
-    "ACCEPTED",
-    "MODIFIED",
-    "RECEIVED",
-    "REJECTED",
-    "RELEASED",
-    "TRANSACTIONAL",
-    "Handle",
-    "accept",
-    "accept_in_transaction",
-    "add_credit",
-    "advance",
-    "credit",
-    "declare",
-    "delivery_state_items",
-    "delivery_tag",
-    "drain",
-    "echo_state",
-    "is_aborted",
-    "is_complete",
-    "is_draining",
-    "is_remotely_settled",
-    "is_updated",
-    "modified_flags",
-    "outcome_properties",
-    "pending_bytes",
-    "read",
-    "reject",
-    "remote_state",
-    "send",
-    "session_of",
-    "settle",
-    "settle_all",
-    "settle_modified",
-    "to_condition",
-]
-
 Handle: TypeAlias = Any
 """A pointer to a Proton object; as a dictionary key its address, unique while the object exists."""
 

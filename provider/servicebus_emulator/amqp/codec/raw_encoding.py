@@ -11,26 +11,6 @@ from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final
 
-__all__ = [
-    "MAX_ITEMS",
-    "NULL",
-    "MalformedValueError",
-    "compound_items",
-    "decode_integer",
-    "decode_text",
-    "described_value",
-    "encode_compound",
-    "encode_list",
-    "encode_long",
-    "encode_map",
-    "encode_string",
-    "encode_symbol",
-    "encode_timestamp",
-    "encode_uint",
-    "encoded_items",
-    "value_end",
-]
-
 NULL = b"\x40"
 MAX_ITEMS: Final = 250_000
 """How many items a list or map may have: while one client's are decoded, the others wait."""

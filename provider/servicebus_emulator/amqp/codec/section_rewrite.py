@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.message import Content
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
-__all__ = ["by_name", "replace_application_properties", "set_application_properties", "with_application_properties"]
-
 
 def by_name(items: Sequence[bytes]) -> dict[str, bytes]:
     """Return encoded values by their names; entries whose name is no text are omitted.

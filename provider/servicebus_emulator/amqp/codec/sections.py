@@ -8,16 +8,6 @@ from typing import Final, TypeAlias
 from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError, decode_integer, value_end
 from servicebus_emulator.engine.model.errors import MessageTooLarge
 
-__all__ = [
-    "MAX_PROPERTIES_BYTES",
-    "Section",
-    "SectionCode",
-    "data_section_body",
-    "encode_section",
-    "received_sections",
-    "sections",
-]
-
 
 class SectionCode(IntEnum):
     """The descriptor codes of the sections."""

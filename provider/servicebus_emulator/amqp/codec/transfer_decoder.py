@@ -32,8 +32,6 @@ from servicebus_emulator.amqp.codec.sections import (
 )
 from servicebus_emulator.engine.model.message import Content
 
-__all__ = ["decode_message", "decode_transfer", "encoded_message_id"]
-
 PING_CONTENT_TYPE = b"application/vnd.ms-servicebus-ping"
 
 _SCHEDULED = "x-opt-scheduled-enqueue-time"

@@ -23,8 +23,6 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     encode_timestamp,
 )
 
-__all__ = ["Array", "Described", "Int", "Symbol", "Timestamp", "Value", "decode", "encode"]
-
 
 class Symbol(str):
     """A symbol; a plain ``str`` is a string."""

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.session.link_registry import LinkHandler
     from servicebus_emulator.engine.model.session_locks import SessionLock
 
-__all__ = ["attach"]
-
 # Anybody may send to $cbs: the longest token of Microsoft Entra ID takes a fraction of this.
 _MAX_TOKEN_BYTES: Final = 64 * 1024
 _MAX_CBS_LINKS: Final = 32

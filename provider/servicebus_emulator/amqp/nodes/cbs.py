@@ -15,8 +15,6 @@ from servicebus_emulator.engine.model.errors import BrokerError, OperationNotSup
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.session.authorization import Authorization
 
-__all__ = ["CBS", "put_token", "token_error_response"]
-
 CBS: Final = "$cbs"
 
 

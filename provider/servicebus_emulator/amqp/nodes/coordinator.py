@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.session.connection import AmqpConnection
     from servicebus_emulator.amqp.session.transactions import OpenTransaction
 
-__all__ = ["Coordinator", "state_in_transaction"]
-
 _CREDIT: Final = 100
 _MAX_BYTES: Final = 1024
 _DECLARE: Final = frozenset({0x31, "amqp:declare:list"})

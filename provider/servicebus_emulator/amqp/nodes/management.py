@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.entity_registry import AnyEntity
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
-__all__ = ["LISTEN", "MANAGEMENT_RIGHTS", "SEND", "ManagementNode", "error_response", "rights_for"]
-
 T = TypeVar("T")
 
 _PREFIX: Final = "com.microsoft:"

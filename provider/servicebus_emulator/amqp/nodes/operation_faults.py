@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.amqp.session.connection import AmqpConnection
 
-__all__ = ["apply_attach_fault", "apply_delivery_fault", "apply_fault"]
-
 _MILLISECONDS: Final = 1000
 
 Reply = Callable[[], None]

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.entities import QueueEntity
     from servicebus_emulator.faults import Armed
 
-__all__ = ["ReceiverLink", "new_message_id"]
-
 _CREDIT: Final = 1000
 # Only deliveries that exceed the limit by more are discarded while they arrive; others are refused when complete.
 _DISCARD_MARGIN: Final = 64 * 1024

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.session.link_registry import ReplyLink
     from servicebus_emulator.faults import Operation
 
-__all__ = ["Request", "RequestLink", "Response", "ResponseLink", "decode_request"]
-
 _CREDIT: Final = 100
 _MAX_REQUEST_BYTES: Final = 2 * 1024 * 1024
 # Positions among the properties.

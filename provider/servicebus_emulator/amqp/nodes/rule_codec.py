@@ -26,8 +26,6 @@ from servicebus_emulator.engine.model.rule_descriptions import (
 )
 from servicebus_emulator.engine.sql.values import in_utc
 
-__all__ = ["decode_rule", "encode_rule"]
-
 _RULE: Final = 0x13700000004
 _EMPTY_ACTION: Final = 0x13700000005
 _ACTION: Final = 0x13700000006

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.topics import SubscriptionEntity
     from servicebus_emulator.faults import Armed
 
-__all__ = ["SenderLink"]
-
 # Limits what one link sends per cycle of the broker, so that other clients are served in between.
 _MAX_TRANSFERS_PER_CYCLE: Final = 500
 _MAX_BYTES_PER_CYCLE: Final = 4 * 1024 * 1024

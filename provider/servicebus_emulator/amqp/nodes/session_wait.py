@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.entities import QueueEntity
     from servicebus_emulator.engine.namespace.topics import SubscriptionEntity
 
-__all__ = ["SessionWait"]
-
 
 class SessionWait(LinkHandler):
     """An unanswered attach, until a session is available, the timeout ends or the client detaches.

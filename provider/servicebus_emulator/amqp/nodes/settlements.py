@@ -25,8 +25,6 @@ from servicebus_emulator.engine.model.errors import InvalidArgument
 if TYPE_CHECKING:
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
-__all__ = ["modify", "outcome_code", "prepared", "reject"]
-
 _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 _CODES: Final[Mapping[int | str | None, int]] = {

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.descriptions import AccessRight
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["Authorization", "LinkOwner"]
-
 _MAX_TOKENS: Final = 10_000
 
 _log = logging.getLogger(__name__)

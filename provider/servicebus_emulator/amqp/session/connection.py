@@ -30,8 +30,6 @@ from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.faults import Pace
 from servicebus_emulator.logs import event
 
-__all__ = ["AmqpConnection"]
-
 # After a freeze, a client has this long to send a frame before its idle timeout is checked again.
 _SECONDS_AFTER_FREEZE: Final = 5.0
 _FATAL_ERRORS: Final = (BrokerError, UnicodeDecodeError, RecursionError, DataException)

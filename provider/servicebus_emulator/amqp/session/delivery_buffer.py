@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
 
-__all__ = ["DeliveryBuffer"]
-
 
 class DeliveryBuffer:
     """Collects the transfers of each delivery on one link, and discards the bytes of deliveries that are too large.

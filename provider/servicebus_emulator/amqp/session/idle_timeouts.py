@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 
-__all__ = ["ConnectionIdle", "IdleMonitor", "LinkIdle", "MonitoredConnection"]
-
 _CHECKS_PER_TIMEOUT: Final = 4
 
 _log = logging.getLogger(__name__)

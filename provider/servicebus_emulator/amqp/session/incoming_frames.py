@@ -32,8 +32,6 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
 )
 from servicebus_emulator.engine.model.errors import BrokerError
 
-__all__ = ["FrameUnreadable", "IncomingFrames"]
-
 _read_size: Callable[[bytes, int], tuple[int]] = Struct(">I").unpack_from
 _HEADER_BYTES: Final = 8
 _PROTOCOL_HEADER: Final = b"AMQP"

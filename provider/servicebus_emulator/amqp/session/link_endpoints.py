@@ -18,8 +18,6 @@ from servicebus_emulator.amqp.session.link_registry import LinkHandler, LinkRegi
 from servicebus_emulator.amqp.session.transactions import Transactions
 from servicebus_emulator.engine.model.errors import BrokerError, Unauthorized
 
-__all__ = ["MAX_FRAME_SIZE", "LinkEndpoints"]
-
 # The values in the Open and Begin frames of the service.
 MAX_FRAME_SIZE: Final = 64 * 1024
 _SESSION_WINDOW: Final = 5000

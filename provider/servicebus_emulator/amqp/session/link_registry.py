@@ -10,8 +10,6 @@ from servicebus_emulator.engine.model.errors import OperationNotAllowed, QuotaEx
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.codec import proton_fast_path as proton
 
-__all__ = ["CHANNEL_MAX", "LinkHandler", "LinkRegistry", "ReplyLink"]
-
 # The values in the Open and Begin frames of the service.
 CHANNEL_MAX: Final = 4999
 _HANDLE_MAX: Final = 255

@@ -13,17 +13,6 @@ from servicebus_emulator.engine.model.errors import InvalidArgument
 if TYPE_CHECKING:
     from proton import Connection, Link
 
-__all__ = [
-    "RequestedSession",
-    "echo_attach",
-    "remote_properties",
-    "requested_session",
-    "session_timeout",
-    "set_granted_session",
-    "set_size_limits",
-    "transfer_destination",
-]
-
 _SESSION_FILTER: Final = symbol("com.microsoft:session-filter")
 _LOCKED_UNTIL: Final = symbol("com.microsoft:locked-until-utc")
 _TIMEOUT: Final = symbol("com.microsoft:timeout")

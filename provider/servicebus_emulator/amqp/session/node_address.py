@@ -10,8 +10,6 @@ from servicebus_emulator.engine.namespace.entities import SubQueue
 if TYPE_CHECKING:
     from proton import Link
 
-__all__ = ["NodeAddress"]
-
 _CBS = "$cbs"
 _MANAGEMENT = "/$management"
 _SUB_QUEUES = (

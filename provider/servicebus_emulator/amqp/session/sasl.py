@@ -12,8 +12,6 @@ from typing import Final
 
 from servicebus_emulator.amqp.codec.raw_encoding import compound_items, decode_text, encode_list, encode_symbol
 
-__all__ = ["MECHANISMS", "SaslServer"]
-
 MECHANISMS: Final = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 """The mechanisms of the service, in its order."""
 

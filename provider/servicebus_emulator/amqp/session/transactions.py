@@ -12,8 +12,6 @@ from servicebus_emulator.engine.namespace.transaction import Transaction
 if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["OpenTransaction", "Transactions"]
-
 # Not a limit of the service: what a transaction sends counts against no quota until it is committed.
 _MAX_OPEN: Final = 100
 

@@ -14,8 +14,6 @@ from typing import Final, cast
 from servicebus_emulator.amqp.transport.packet_loss import lose_packets
 from servicebus_emulator.amqp.transport.port_handler import AcceptedSocket, PortHandler
 
-__all__ = ["Listener"]
-
 _BACKLOG: Final = 4096
 _MAX_ACCEPTS_PER_EVENT: Final = 256
 _RETRY_SECONDS: Final = 0.5

@@ -14,8 +14,6 @@ from typing import Final, Protocol
 
 from servicebus_emulator.faults import FaultError, FaultKind
 
-__all__ = ["check_packet_loss_support", "lose_packets"]
-
 # From asm-generic/socket.h and linux/filter.h; Python has no names for them.
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts
     from servicebus_emulator.faults import Pace
 
-__all__ = ["AcceptedSocket", "ConnectionObserver", "PortHandler", "reset_on_close"]
-
 _TLS_HANDSHAKE: Final = b"\x16"
 _TLS_SHUTDOWN_SECONDS: Final = 2.0
 

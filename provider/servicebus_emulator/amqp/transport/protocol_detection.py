@@ -11,15 +11,6 @@ from enum import Enum, auto
 from typing import Final, cast
 from urllib.parse import unquote_to_bytes
 
-__all__ = [
-    "ConnectionCounts",
-    "HeadReader",
-    "WireProtocol",
-    "detect_protocol",
-    "protocol_detector",
-    "request_head_reader",
-]
-
 _AMQP: Final = b"AMQP"
 _AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 _REQUEST_LINE: Final = re.compile(rb"[A-Z]{1,16}(?: .*)?\Z", re.DOTALL)

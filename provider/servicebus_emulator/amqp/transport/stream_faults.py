@@ -14,8 +14,6 @@ from servicebus_emulator.faults import Pace
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["FaultableStream", "departure_time"]
-
 _CLOSE_SECONDS: Final = 10.0
 _MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 

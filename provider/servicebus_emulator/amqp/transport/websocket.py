@@ -23,8 +23,6 @@ from servicebus_emulator.security.settings import is_loopback, is_this_machine
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts
 
-__all__ = ["MAX_REQUEST_BYTES", "WebSocketConnection"]
-
 MAX_REQUEST_BYTES: Final = 16 * 1024
 _SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
 # aiohttp clients reject messages over 4 MB by default.

@@ -17,18 +17,6 @@ from typing import Final
 from servicebus_emulator.engine.model.descriptions import AccessRight, AuthorizationRule
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 
-__all__ = [
-    "ALL_RIGHTS",
-    "DEFAULT_KEY",
-    "ROOT_POLICY",
-    "SharedAccessPolicy",
-    "check_policy",
-    "check_policy_names",
-    "expand_rights",
-    "new_key",
-    "policy_from_rule",
-]
-
 ROOT_POLICY: Final = "RootManageSharedAccessKey"
 """The policy that every namespace has from the start and that cannot be deleted."""
 

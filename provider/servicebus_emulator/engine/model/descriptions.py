@@ -21,23 +21,6 @@ from servicebus_emulator.engine.model.entity_names import (
 from servicebus_emulator.engine.model.rule_descriptions import DEFAULT_RULE, RuleDescription
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = [
-    "FIXED_AT_CREATION",
-    "IDENTITY",
-    "INT_MAX",
-    "MIN_DUPLICATE_DETECTION_WINDOW",
-    "AccessRight",
-    "AuthorizationRule",
-    "Description",
-    "EntityStatus",
-    "MessageCounts",
-    "QueueDescription",
-    "SubscriptionDescription",
-    "TopicDescription",
-    "check_update",
-    "entity_label",
-]
-
 INT_MAX: Final = 2_147_483_647
 """The largest .NET ``int``; as the maximum delivery count it means "never dead-letter"."""
 

@@ -6,16 +6,6 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = [
-    "NAMESPACE_NAMES",
-    "NOT_IN_XML",
-    "DescriptionError",
-    "check_entity_path",
-    "check_name",
-    "entity_path_of",
-    "is_namespace_name",
-]
-
 NAMESPACE_NAMES: Final = "1 to 50 letters, digits and hyphens, a letter first"
 """The rule for names of namespaces; the service requires at least 6 characters."""
 

@@ -7,28 +7,6 @@ official clients, which choose their exception class by condition alone.
 
 from __future__ import annotations
 
-__all__ = [
-    "BrokerError",
-    "EntityDisabled",
-    "EntityExists",
-    "EntityNotFound",
-    "InvalidArgument",
-    "MessageLockLost",
-    "MessageNotFound",
-    "MessageTooLarge",
-    "OperationNotAllowed",
-    "OperationNotSupported",
-    "OperationTimedOut",
-    "QuotaExceeded",
-    "ServerBusy",
-    "SessionCannotBeLocked",
-    "SessionLockLost",
-    "TransactionRolledBack",
-    "TransactionUnknown",
-    "Unauthorized",
-    "UnprocessableMessage",
-]
-
 
 class BrokerError(Exception):
     """An operation failed.

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["Content", "DeadLetterInfo", "ForwardingHistory", "Lock", "Message", "MessageState", "total_size"]
-
 
 class MessageState(IntEnum):
     """The state of a message, with the values of ``x-opt-message-state``."""

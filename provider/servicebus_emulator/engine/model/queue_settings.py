@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = ["QueueSettings", "milliseconds", "min_or_none"]
-
 _TICKS_PER_MILLISECOND = 10_000
 
 

@@ -9,20 +9,6 @@ from typing import Final
 from servicebus_emulator.engine.model.entity_names import check_name
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = [
-    "CORRELATION_PROPERTIES",
-    "DEFAULT_RULE",
-    "DEFAULT_RULE_NAME",
-    "FALSE_FILTER",
-    "TRUE_FILTER",
-    "CorrelationFilter",
-    "FilterValue",
-    "RuleDescription",
-    "RuleFilter",
-    "SqlAction",
-    "SqlFilter",
-]
-
 DEFAULT_RULE_NAME: Final = "$Default"
 
 FilterValue = str | int | float | bool | datetime | TimeSpan

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from servicebus_emulator.engine.model.errors import SessionCannotBeLocked, SessionLockLost
 from servicebus_emulator.engine.model.timer_heap import TimerHeap
 
-__all__ = ["SessionLock", "SessionLocks"]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SessionLock:

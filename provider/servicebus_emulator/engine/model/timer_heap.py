@@ -7,8 +7,6 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Generic, TypeVar
 
-__all__ = ["TimerHeap"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 _MIN_STALE_ENTRIES = 1024

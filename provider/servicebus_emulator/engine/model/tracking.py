@@ -8,8 +8,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import uuid4
 
-__all__ = ["tracked"]
-
 
 def tracked(text: str, *, system: str = "NoSystemTracker") -> str:
     """Return the text of an error as a client of the service sees it.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.engine.runtime.pending_effects import PendingEffects
 
-__all__ = ["AutoDelete"]
-
 
 class AutoDelete:
     """Deletes idle entities of a namespace. Entities without an idle time have no timer.

@@ -15,8 +15,6 @@ from servicebus_emulator.engine.queue.queue import MessageQueue
 from servicebus_emulator.engine.runtime.context import Context, SequenceNumbers
 from servicebus_emulator.engine.runtime.journal import EntityRecord
 
-__all__ = ["Entity", "QueueEntity", "ReceivableEntity", "SubQueue", "split_queue_key"]
-
 
 class SubQueue(IntEnum):
     """The queues of an entity. The value is part of the queue's key in the journal."""

@@ -19,8 +19,6 @@ from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, Topi
 from servicebus_emulator.engine.runtime.context import Context
 from servicebus_emulator.engine.runtime.journal import EntityRecord, Snapshot
 
-__all__ = ["AnyEntity", "EntityRegistry", "EntityTimes", "deleted_error"]
-
 AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
 
 _NEVER = datetime.min.replace(tzinfo=UTC)

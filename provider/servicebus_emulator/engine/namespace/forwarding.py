@@ -27,8 +27,6 @@ from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, Topi
 if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
 
-__all__ = ["Forwarder", "creation_order"]
-
 _MAX_HOPS: Final = 4
 _TOO_MANY_HOPS: Final = DeadLetterInfo(
     "MaxTransferHopCountExceeded", f"The message was forwarded {_MAX_HOPS} times, which is the maximum."

@@ -37,8 +37,6 @@ from servicebus_emulator.engine.runtime.pending_effects import EffectBatch, Pend
 from servicebus_emulator.engine.runtime.rule_set import NoPropertyCodec, PropertyCodec, check_rule
 from servicebus_emulator.logs import event
 
-__all__ = ["Namespace"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -31,8 +31,6 @@ from servicebus_emulator.engine.model.errors import EntityNotFound, InvalidArgum
 if TYPE_CHECKING:
     from servicebus_emulator.engine.runtime.context import Context
 
-__all__ = ["PolicyKey", "SharedAccessPolicies"]
-
 _AnyTarget = QueueDescription | TopicDescription
 # As the service lists them.
 _ROOT_RIGHTS: Final = (AccessRight.LISTEN, AccessRight.MANAGE, AccessRight.SEND)

@@ -13,8 +13,6 @@ from servicebus_emulator.engine.model.clock import Clock
 from servicebus_emulator.engine.model.errors import ServerBusy
 from servicebus_emulator.engine.namespace.tiers import Tier
 
-__all__ = ["REQUEST_CREDITS", "Throttle"]
-
 REQUEST_CREDITS: Final = 10
 """What a management request costs."""
 

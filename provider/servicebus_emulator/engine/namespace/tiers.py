@@ -19,8 +19,6 @@ from servicebus_emulator.engine.model.descriptions import (
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = ["Tier", "adjusted", "check_tier"]
-
 _PARTITIONS: Final = 16
 _MAX_MEGABYTES: Final = 5120
 _DEFAULT_KILOBYTES: Final = 256

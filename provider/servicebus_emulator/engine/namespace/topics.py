@@ -22,8 +22,6 @@ from servicebus_emulator.engine.runtime.rule_set import PublishedMessage, RuleSe
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 from servicebus_emulator.logs import event
 
-__all__ = ["SubscriptionEntity", "TopicEntity"]
-
 _NO_SESSION = DeadLetterInfo(
     "Session ID is null", "Session enabled entity doesn't allow a message whose session identifier is null."
 )

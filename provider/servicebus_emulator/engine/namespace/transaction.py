@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.topics import SubscriptionEntity
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
-__all__ = ["TIMEOUT", "Transaction"]
-
 TIMEOUT: Final = 120_000
 """How long a transaction lasts from its first operation, in milliseconds."""
 

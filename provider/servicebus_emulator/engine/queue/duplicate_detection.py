@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from servicebus_emulator.engine.model.message import Content
 from servicebus_emulator.engine.runtime.context import Context
 
-__all__ = ["DuplicateDetector"]
-
 _EXPIRED_PER_CLEANUP = 1000
 
 

@@ -12,8 +12,6 @@ from servicebus_emulator.engine.queue.duplicate_detection import DuplicateDetect
 from servicebus_emulator.engine.queue.limits import check_send
 from servicebus_emulator.engine.runtime.context import Context
 
-__all__ = ["Ingress"]
-
 
 class Ingress:
     """Checks incoming messages and drops pings and duplicates.

@@ -20,17 +20,6 @@ from servicebus_emulator.engine.model.errors import (
 )
 from servicebus_emulator.engine.model.message import Content, total_size
 
-__all__ = [
-    "check_encoded_size",
-    "check_send",
-    "max_batch_bytes",
-    "max_message_bytes",
-    "max_request_bytes",
-    "receive_error",
-    "receiver_attach_error",
-    "with_min_message_size",
-]
-
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * 1024
 

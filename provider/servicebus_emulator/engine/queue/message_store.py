@@ -27,8 +27,6 @@ from servicebus_emulator.engine.queue.schedule import Schedule
 from servicebus_emulator.engine.queue.sequence_index import SequenceIndex
 from servicebus_emulator.engine.runtime.context import Context, SequenceNumbers
 
-__all__ = ["MessageStore"]
-
 
 class MessageStore(ABC):
     """The messages of one queue or subqueue, including locked ones.

@@ -32,8 +32,6 @@ from servicebus_emulator.engine.model.timer_heap import TimerHeap
 from servicebus_emulator.engine.queue.message_store import MessageStore
 from servicebus_emulator.engine.runtime.context import Context, SequenceNumbers
 
-__all__ = ["LOCK_LOST", "MessageQueue"]
-
 _TOKEN_BYTES = 16
 
 LOCK_LOST = "the lock has expired or the message is settled already; receive it again"

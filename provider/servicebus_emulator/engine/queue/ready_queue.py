@@ -6,8 +6,6 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-__all__ = ["ReadyQueue", "SessionReadyQueues"]
-
 _MIN_DISCARDED = 1024
 
 

@@ -10,8 +10,6 @@ from servicebus_emulator.engine.model.timer_heap import TimerHeap
 from servicebus_emulator.engine.queue.sequence_index import SequenceIndex
 from servicebus_emulator.engine.runtime.context import Context, SequenceNumbers
 
-__all__ = ["Schedule"]
-
 
 class Schedule:
     """Scheduled messages by due time. They are stored in the entity's sequence index.

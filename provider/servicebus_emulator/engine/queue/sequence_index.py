@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from servicebus_emulator.engine.model.message import Content, Message, total_size
 
-__all__ = ["SequenceIndex"]
-
 _MIN_STALE_NUMBERS = 1024
 
 

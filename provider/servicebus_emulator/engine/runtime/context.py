@@ -11,8 +11,6 @@ from servicebus_emulator.engine.runtime.journal import Journal
 from servicebus_emulator.engine.runtime.pending_effects import PendingEffects
 from servicebus_emulator.engine.runtime.rule_set import PropertyCodec
 
-__all__ = ["Context", "SequenceNumbers"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:

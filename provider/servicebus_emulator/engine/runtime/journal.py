@@ -9,8 +9,6 @@ from servicebus_emulator.engine.model.access_policy import SharedAccessPolicy
 from servicebus_emulator.engine.model.descriptions import Description
 from servicebus_emulator.engine.model.message import Message
 
-__all__ = ["EntityRecord", "Journal", "JournalError", "Snapshot"]
-
 
 class JournalError(Exception):
     """The state cannot be written or read. Uncommitted changes must not be confirmed to clients."""

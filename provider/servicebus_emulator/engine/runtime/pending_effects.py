@@ -8,8 +8,6 @@ from typing import Final, Protocol
 
 from servicebus_emulator.engine.model.session_locks import SessionLock
 
-__all__ = ["NO_EFFECTS", "EffectBatch", "PendingEffects", "TimerDriven"]
-
 
 class TimerDriven(Protocol):
     """A component with work that becomes due as time passes."""

@@ -30,8 +30,6 @@ from servicebus_emulator.engine.sql.parser import parse_action, parse_filter
 from servicebus_emulator.engine.sql.properties import MessageProperties
 from servicebus_emulator.engine.sql.values import SqlValue, equal, in_utc
 
-__all__ = ["RULE_NAME", "NoPropertyCodec", "PropertyCodec", "PublishedMessage", "RuleSet", "check_rule"]
-
 RULE_NAME: Final = "RuleName"
 
 _INT64: Final = 2**63

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SqlEvaluationError", "SqlSyntaxError"]
-
 
 class SqlSyntaxError(ValueError):
     """An expression is not valid SQL.

@@ -18,8 +18,6 @@ from servicebus_emulator.engine.sql.pattern import like
 from servicebus_emulator.engine.sql.properties import MessageProperties
 from servicebus_emulator.engine.sql.values import SqlValue, calculate, compare, equal, negate, to_text
 
-__all__ = ["Evaluator"]
-
 
 class Evaluator:
     """Evaluates predicates and actions.

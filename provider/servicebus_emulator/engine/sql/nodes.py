@@ -11,29 +11,6 @@ from enum import StrEnum
 
 from servicebus_emulator.engine.sql.values import SqlValue
 
-__all__ = [
-    "And",
-    "Arithmetic",
-    "Comparison",
-    "ComputedProperty",
-    "Constant",
-    "Exists",
-    "Expression",
-    "In",
-    "IsNull",
-    "Like",
-    "NewId",
-    "Not",
-    "Or",
-    "Predicate",
-    "Property",
-    "Remove",
-    "Scope",
-    "Set",
-    "Sign",
-    "Statement",
-]
-
 
 class Scope(StrEnum):
     """Whether a property is a system or an application property."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["MAX_LENGTH", "MAX_STATEMENTS", "parse_action", "parse_filter"]
-
 MAX_LENGTH: Final = 1024
 MAX_STATEMENTS: Final = 32
 

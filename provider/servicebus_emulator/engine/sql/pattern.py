@@ -7,8 +7,6 @@ from typing import Final
 
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 
-__all__ = ["like"]
-
 
 class _Wildcard(Enum):
     ANY = auto()

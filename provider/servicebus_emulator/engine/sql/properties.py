@@ -8,8 +8,6 @@ from typing import Final
 
 from servicebus_emulator.engine.sql.values import SqlValue
 
-__all__ = ["SYSTEM_PROPERTIES", "WRITABLE_PROPERTIES", "MessageProperties"]
-
 WRITABLE_PROPERTIES: Final[Mapping[str, str]] = {
     name.casefold(): name
     for name in (

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from servicebus_emulator.engine.sql.errors import SqlSyntaxError
 
-__all__ = ["END", "Kind", "Token", "tokenize"]
-
 END: Final = "the end"
 
 

@@ -15,8 +15,6 @@ from uuid import UUID
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 
-__all__ = ["SqlValue", "calculate", "compare", "equal", "in_utc", "is_number", "negate", "to_text"]
-
 SqlValue = None | bool | int | float | str | datetime | TimeSpan | UUID | bytes
 """A value of a property or expression. Datetimes are aware."""
 

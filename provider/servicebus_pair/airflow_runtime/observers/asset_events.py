@@ -9,8 +9,6 @@ from servicebus_pair.assets import failover_asset, health_alias, recovery_asset
 from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.events import Event, HealthChanged
 
-__all__ = ["HealthChangeRecorder", "emit_failover", "emit_recovery"]
-
 
 class HealthChangeRecorder:
     """Observer that records the failovers and recoveries which this process detected itself.

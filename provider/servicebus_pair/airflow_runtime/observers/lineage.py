@@ -18,8 +18,6 @@ from servicebus_pair.core.events import (
 if TYPE_CHECKING:
     from servicebus_pair.core import NamespacePair
 
-__all__ = ["DEAD_LETTERED", "SYPHONED", "RouteTotals", "TaskLineage"]
-
 SYPHONED: Final = "syphoned"
 DEAD_LETTERED: Final = "dead_lettered"
 

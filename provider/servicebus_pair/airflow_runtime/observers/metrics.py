@@ -44,8 +44,6 @@ from servicebus_pair.core.events import (
     SyphonFailed,
 )
 
-__all__ = ["MetricsObserver", "set_backlog_gauge", "set_spool_gauge"]
-
 _PREFIX: Final = "servicebus_pair."
 
 

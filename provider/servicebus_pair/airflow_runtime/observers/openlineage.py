@@ -18,8 +18,6 @@ from openlineage.client.facet_v2 import RunFacet, input_statistics_input_dataset
 from servicebus_pair.airflow_runtime.observers.lineage import DEAD_LETTERED, SYPHONED, RouteTotals, TaskLineage
 from servicebus_pair.core.events import Route
 
-__all__ = ["ROUTES_FACET", "ServicebusPairRoutesRunFacet", "operator_lineage"]
-
 ROUTES_FACET = "servicebusPair_routes"
 
 

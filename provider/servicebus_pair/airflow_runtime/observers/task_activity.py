@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from servicebus_pair.core import Operations
     from servicebus_pair.core.model import Meter
 
-__all__ = ["ACTIVITY_KEY_PREFIX", "TaskActivity", "nonzero_counts"]
-
 ACTIVITY_KEY_PREFIX: Final = "servicebus_pair/"
 _SLOTS_PER_DAY: Final = 288
 _MAX_ENTITIES: Final = 500

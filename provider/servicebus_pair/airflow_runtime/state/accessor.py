@@ -17,8 +17,6 @@ from servicebus_pair.airflow_runtime.airflow_version import has, supervisor_comm
 from servicebus_pair.airflow_runtime.state.variables import VariableAccessor
 from servicebus_pair.core.model import DaemonThread, get_logger
 
-__all__ = ["AssetState", "TaskState", "call_supervisor", "count_running_tasks", "count_unfinished_tasks"]
-
 ResultT = TypeVar("ResultT")
 
 _FINISHED: Final = ["success", "failed", "skipped", "upstream_failed", "removed"]

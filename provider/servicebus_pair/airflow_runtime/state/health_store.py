@@ -10,8 +10,6 @@ from servicebus_pair.assets import pair_asset
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.model import get_logger
 
-__all__ = ["HEALTH_KEY_PREFIX", "AirflowHealthStore"]
-
 _log = get_logger(__name__)
 HEALTH_KEY_PREFIX: Final = "health/"
 _INDEX_KEY_PREFIX: Final = "entity_index/"

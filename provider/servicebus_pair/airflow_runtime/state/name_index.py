@@ -19,8 +19,6 @@ from typing import Any, Final, Protocol
 
 from servicebus_pair.core.model import get_logger
 
-__all__ = ["KeyValueStore", "NameIndex"]
-
 _log = get_logger(__name__)
 _MAX_SLOTS: Final = 10_000
 

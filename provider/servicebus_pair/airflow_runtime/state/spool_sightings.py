@@ -25,8 +25,6 @@ from servicebus_pair.core.model import get_logger, is_folder
 if TYPE_CHECKING:
     from servicebus_pair.core import NamespacePair
 
-__all__ = ["SPOOLS_KEY", "SpoolSighting", "SpoolSightings", "parse_sightings", "warn_of_other_spools"]
-
 _log = get_logger(__name__)
 SPOOLS_KEY: Final = "spools"
 _MAX_SPOOLS: Final = 200

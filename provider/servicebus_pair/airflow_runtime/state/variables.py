@@ -15,8 +15,6 @@ from servicebus_pair.airflow_runtime.airflow_version import (
 )
 from servicebus_pair.assets import ASSET_NAME_PREFIX
 
-__all__ = ["VARIABLE_PREFIX", "VariableAccessor", "variable_name"]
-
 VARIABLE_PREFIX: Final = "servicebus_pair/"
 _MAX_NAME: Final = 250
 _DIGEST: Final = 16

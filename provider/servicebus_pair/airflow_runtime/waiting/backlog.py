@@ -14,8 +14,6 @@ from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk import QueueDepth
 
-__all__ = ["BacklogCondition", "BacklogDepth", "Until", "read_backlog_depth"]
-
 
 class Until(StrEnum):
     """Which kind of condition to wait for."""

@@ -12,8 +12,6 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["DeferralTrigger"]
-
 # The scheduler fails a task that resumes before the executor has noticed its deferral (measured, Airflow 3.3.2).
 _MIN_DEFERRAL_SECONDS: Final = 3.0
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from servicebus_pair.core.sdk import QueueDepth
     from servicebus_pair.core.spool import SpooledEntity
 
-__all__ = ["SharedPair", "SingleFlightCache", "shared_pair"]
-
 _log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
 _ALL_QUEUES: Final = "all queues"

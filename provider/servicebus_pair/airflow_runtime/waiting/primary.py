@@ -17,8 +17,6 @@ from servicebus_pair.core.events import Event, Pinged
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
-__all__ = ["PrimaryWait", "entities_to_wait_for"]
-
 _log = get_logger(__name__)
 
 

@@ -14,8 +14,6 @@ from servicebus_pair.core.model.health_state import HealthState
 from servicebus_pair.core.model.health_transitions import CaughtUp
 from servicebus_pair.core.model.interfaces import Clock
 
-__all__ = ["BacklogReports"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Report:

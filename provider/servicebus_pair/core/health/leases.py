@@ -26,8 +26,6 @@ from typing import Final
 
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState, latest_ping
 
-__all__ = ["FAILBACK_POLL_SECONDS", "Leases"]
-
 FAILBACK_POLL_SECONDS: Final = 10.0
 """How long a failback looks for an empty backlog while all sends are held."""
 

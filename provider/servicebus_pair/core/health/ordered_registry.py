@@ -22,8 +22,6 @@ from servicebus_pair.core.model.health_transitions import (
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 
-__all__ = ["OrderedHealthRegistry"]
-
 _log = get_logger(__name__)
 _SAVE_ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 0.2

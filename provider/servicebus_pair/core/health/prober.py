@@ -24,8 +24,6 @@ from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
-__all__ = ["PING_CONTENT_TYPE", "PING_TIME_TO_LIVE", "Prober", "ping_message"]
-
 _log = get_logger(__name__)
 PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
 PING_TIME_TO_LIVE: Final = timedelta(seconds=1)

@@ -19,8 +19,6 @@ from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, He
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 
-__all__ = ["HealthRegistry"]
-
 _log = get_logger(__name__)
 _STORE_TIMEOUT: Final = 5.0
 # Of health_refresh: shared health is read again after this part of it, so that the reading itself may take the rest.

@@ -46,8 +46,6 @@ from servicebus_pair.core.protocol.typed_values import to_text
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.spool.spool import Spool
 
-__all__ = ["SessionOrdering"]
-
 _log = get_logger(__name__)
 _CALL_TIMEOUT: Final = 10.0
 _ACCEPT_WAIT: Final = 1.0

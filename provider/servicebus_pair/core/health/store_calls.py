@@ -16,8 +16,6 @@ from servicebus_pair.core.model.daemon_thread import HANG_SECONDS, DaemonThread
 from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, HealthStore
 
-__all__ = ["StoreCalls"]
-
 ResultT = TypeVar("ResultT")
 _CLOSE_SECONDS: Final = 0.5
 # The thread for blocking calls of the store that runs in this context.

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-__all__ = ["INCIDENT_GAP_SECONDS", "Incident", "LedgerSlice", "find_incidents", "incident_at"]
-
 INCIDENT_GAP_SECONDS: Final = 60.0
 
 

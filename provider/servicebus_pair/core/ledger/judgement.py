@@ -17,8 +17,6 @@ from enum import StrEnum
 
 from servicebus_pair.core.ledger.totals import Totals
 
-__all__ = ["Evidence", "Judgement", "judge"]
-
 
 class Judgement(StrEnum):
     """What a reconciliation found; see the table in this module."""

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from servicebus_pair.core.model.health_state import EntityHealth
 
-__all__ = ["EntityManifest", "PublishManifest"]
-
 _VERSION: Final = 1
 
 

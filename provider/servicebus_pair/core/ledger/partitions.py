@@ -12,8 +12,6 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["days_since", "partition_path", "run_folder"]
-
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_CHARACTERS: Final = 80
 _DIGEST_BYTES: Final = 6

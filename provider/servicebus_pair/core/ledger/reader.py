@@ -18,8 +18,6 @@ from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
 
-__all__ = ["KINDS", "ROUTES", "Record", "check_version", "read_records"]
-
 KINDS: Final = ("sent", "syphoned", "unspooled")
 ROUTES: Final = tuple(map(str, Route))
 

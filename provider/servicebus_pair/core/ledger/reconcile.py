@@ -33,8 +33,6 @@ from typing import Final
 from servicebus_pair.core.ledger.incidents import Incident, incident_at
 from servicebus_pair.core.model.events import Route
 
-__all__ = ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"]
-
 
 class Location(StrEnum):
     """Where a copy of a message is."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Arrival", "OrderCheck", "check_order"]
-
 
 @dataclass(frozen=True, slots=True)
 class Arrival:

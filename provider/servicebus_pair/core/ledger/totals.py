@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from servicebus_pair.core.ledger.reconcile import Outcome, Verdict
 from servicebus_pair.core.model.events import Route
 
-__all__ = ["Totals"]
-
 
 @dataclass(frozen=True, slots=True)
 class Totals:

@@ -11,8 +11,6 @@ from typing import Final
 from servicebus_pair.core.ledger.partitions import days_since
 from servicebus_pair.core.ledger.writer import CLOSED
 
-__all__ = ["open_files"]
-
 _BEGAN_WITHIN: Final = 2 * 86_400.0
 _LAST_LINE_BYTES: Final = 4096
 

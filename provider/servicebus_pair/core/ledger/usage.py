@@ -15,8 +15,6 @@ from datetime import datetime
 from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.model.pricing import Operations, further_increments
 
-__all__ = ["LedgerCount", "count_ledger", "operations_for_record"]
-
 
 @dataclass(frozen=True, slots=True)
 class LedgerCount:

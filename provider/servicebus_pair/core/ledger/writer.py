@@ -29,8 +29,6 @@ from typing import Final, Self
 from servicebus_pair.core.ledger.partitions import partition_path
 from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
 
-__all__ = ["CLOSED", "LEDGER_VERSION", "Ledger"]
-
 LEDGER_VERSION: Final = 1
 CLOSED: Final = "closed"
 """Kind of the line that closes a file."""

@@ -16,20 +16,6 @@ from urllib.parse import urlsplit
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.redaction import scrub, secret_kind
 
-__all__ = [
-    "boolean",
-    "choice",
-    "duration",
-    "host_address",
-    "integer",
-    "message_rate",
-    "no_secret",
-    "non_empty_text",
-    "resource_name",
-    "service_url",
-    "storage_location",
-]
-
 _HOST: Final = r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _HOST_ADDRESS: Final = re.compile(_HOST)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

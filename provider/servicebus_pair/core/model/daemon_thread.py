@@ -16,8 +16,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, TypeAlias, TypeVar
 
-__all__ = ["HANG_SECONDS", "DaemonThread"]
-
 ResultT = TypeVar("ResultT")
 HANG_SECONDS: Final = 5.0
 """After this time a call counts as hanging."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["HEALTHY", "EntityHealth", "HealthState", "latest_ping", "merge"]
-
 
 class HealthState(StrEnum):
     """State of an entity."""

@@ -27,25 +27,6 @@ from typing import TypeAlias
 
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 
-__all__ = [
-    "AbandonFailback",
-    "Action",
-    "BeginFailback",
-    "BeginSpool",
-    "CaughtUp",
-    "CompleteFailback",
-    "Decision",
-    "EntityMissing",
-    "FailOver",
-    "HealthEvent",
-    "MarkHealthy",
-    "PingFailed",
-    "PingSucceeded",
-    "SendFailed",
-    "SendSucceeded",
-    "decide",
-]
-
 
 class Action(Enum):
     """Side effect that the caller of :func:`decide` must perform."""

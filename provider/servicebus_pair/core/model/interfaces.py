@@ -8,8 +8,6 @@ from typing import Protocol
 
 from servicebus_pair.core.model.health_state import EntityHealth
 
-__all__ = ["BlockingHealthStore", "Clock", "HealthStore", "InMemoryHealthStore", "SystemClock"]
-
 
 class Clock(Protocol):
     """Source of time."""

@@ -11,8 +11,6 @@ import traceback
 
 from servicebus_pair.core.model.redaction import scrub
 
-__all__ = ["get_logger", "printable"]
-
 
 def get_logger(name: str) -> logging.Logger:
     """Return the logger of a module, which masks and escapes the values of its lines."""

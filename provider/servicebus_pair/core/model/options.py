@@ -24,8 +24,6 @@ from servicebus_pair.core.model.checks import (
 )
 from servicebus_pair.core.model.errors import ConfigurationError
 
-__all__ = ["OPTION_CHECKS", "TRANSPORTS", "ArmCoordinates", "Endpoint", "PairOptions", "Secret", "check_distinct"]
-
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 _MEGABYTE: Final = 2**20

@@ -11,8 +11,6 @@ import os
 
 from servicebus_pair.core.model.errors import PairClosedError
 
-__all__ = ["ProcessLoopGuard"]
-
 
 class ProcessLoopGuard:
     """Remembers the process and the running event loop of its creation."""

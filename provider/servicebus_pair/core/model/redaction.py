@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final
 
-__all__ = ["learn_secrets", "scrub", "secret_kind"]
-
 _MASK: Final = "***"
 _EQUALS: Final = r"\s*(?:=|%3D)\s*"
 _NAMES: Final = r"(?:SharedAccessKey|SharedAccessSignature|AccountKey|client_?secret|\bsig)"

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-__all__ = ["CleanupReport", "DrainReport", "Drift", "Progress", "ProvisionReport", "ScheduleResult", "SendResult"]
-
 
 @dataclass(frozen=True, slots=True)
 class SendResult:

@@ -9,8 +9,6 @@ from typing import Final
 
 from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations, further_increments
 
-__all__ = ["Meter", "Operation"]
-
 
 class Operation(StrEnum):
     """Kind of operation; the values are the field names of ``Operations``."""

@@ -21,8 +21,6 @@ from servicebus_pair.core.protocol.backlog_queues import (
 from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
 from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
 
-__all__ = ["BacklogManagement"]
-
 _NONE: Final = timedelta(0)
 
 

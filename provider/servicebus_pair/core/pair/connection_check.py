@@ -17,8 +17,6 @@ from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.sdk.administration import administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
-__all__ = ["Attempts", "CheckResult", "NamespaceCheck", "check_namespace", "evaluate_attempts"]
-
 _TIMEOUT: Final = 6.0
 _MAX_ERROR_CHARACTERS: Final = 200
 # Used when no queue is known: the error for a missing queue still shows whether authentication works.

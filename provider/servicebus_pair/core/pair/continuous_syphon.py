@@ -12,8 +12,6 @@ from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.drain import Syphon
 from servicebus_pair.core.syphon.policies.destination_backoff import MAX_BACKOFF, backoff_delay
 
-__all__ = ["run_continuously"]
-
 _log = get_logger(__name__)
 # Seconds.
 _FIRST_DELAY: Final = 1.0

@@ -36,8 +36,6 @@ from servicebus_pair.core.send.queue_selector import BacklogHealth
 from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.syphon.drain import Syphon
 
-__all__ = ["DRILL_PROPERTY", "DrillReport", "drill", "drill_id", "is_ping"]
-
 _log = get_logger(__name__)
 DRILL_PROPERTY: Final = "x-servicebus-pair-drill"
 _CALL_TIMEOUT: Final = 5.0

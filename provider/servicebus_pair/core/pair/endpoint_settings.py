@@ -35,15 +35,6 @@ from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import TRANSPORTS, ArmCoordinates, Endpoint, Secret
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
 
-__all__ = [
-    "AUTHENTICATIONS",
-    "ENDPOINT_SETTINGS",
-    "find_secrets",
-    "non_empty",
-    "read_endpoint",
-    "refuse_misplaced_secrets",
-]
-
 _CONNECTION_STRING: Final = "connection_string"
 _DEFAULT: Final = "default"
 _CLIENT_SECRET: Final = "client_secret"  # noqa: S105  the name of the setting

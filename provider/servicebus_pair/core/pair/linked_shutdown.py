@@ -8,8 +8,6 @@ from servicebus_pair.core.model.errors import PartnerFaultError
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
-__all__ = ["LinkedShutdown"]
-
 
 class LinkedShutdown:
     """Watches both clients: when one ends, the other is faulted after ``grace`` unless it is closed by then.

@@ -44,8 +44,6 @@ from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.ports import PairTransport
 from servicebus_pair.core.syphon.spool_drain import SPOOL, SpoolDrain
 
-__all__ = ["NamespacePair"]
-
 _log = get_logger(__name__)
 _NONE: Final = timedelta(0)
 _LISTING_TIMEOUT: Final = 10.0

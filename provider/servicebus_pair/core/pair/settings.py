@@ -20,8 +20,6 @@ from servicebus_pair.core.pair.endpoint_settings import (
     refuse_misplaced_secrets,
 )
 
-__all__ = ["REFERENCE", "SIDES", "PairSettings", "SettingsReference", "read_pair_settings"]
-
 SIDES: Final = ("primary", "secondary")
 REFERENCE: Final = "conn_id"
 # Allowed in addition to a reference, because other connection types have no field for them.

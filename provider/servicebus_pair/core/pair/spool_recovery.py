@@ -16,8 +16,6 @@ from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.drain import BeforeBatch, SpoolReport, empty_spool
 from servicebus_pair.core.spool.spool import Spool
 
-__all__ = ["recover"]
-
 
 async def recover(
     spool: Spool,

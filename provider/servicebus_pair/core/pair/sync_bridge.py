@@ -14,8 +14,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from servicebus_pair.core.model.errors import PairClosedError
 
-__all__ = ["SyncBridge"]
-
 ResultT = TypeVar("ResultT")
 
 

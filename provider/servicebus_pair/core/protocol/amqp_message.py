@@ -13,19 +13,6 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
-__all__ = [
-    "MAX_TIME_TO_LIVE",
-    "PARTITION_KEY",
-    "SCHEDULED_TIME",
-    "TIMESTAMPS",
-    "AmqpMessage",
-    "BodyType",
-    "Header",
-    "Properties",
-    "body_digest",
-    "new_message",
-]
-
 PARTITION_KEY: Final = "x-opt-partition-key"
 """Annotation with the partition key."""
 SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"

@@ -7,27 +7,6 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-__all__ = [
-    "APPLICATION_PROPERTIES",
-    "BODY",
-    "HEADER",
-    "MESSAGE_ANNOTATIONS",
-    "NULL",
-    "PROPERTIES",
-    "STRING",
-    "SYMBOL",
-    "binary",
-    "join_list",
-    "join_map",
-    "section",
-    "split",
-    "text",
-    "text_of",
-    "timestamp",
-    "uint",
-    "value_end",
-]
-
 # Descriptors of sections; those of delivery annotations and of the footer are between and behind these.
 HEADER: Final = 0x70
 MESSAGE_ANNOTATIONS: Final = 0x72

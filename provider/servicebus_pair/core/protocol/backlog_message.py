@@ -59,8 +59,6 @@ from servicebus_pair.core.protocol.typed_values import (
     value_body_note,
 )
 
-__all__ = ["BROKER_ANNOTATIONS", "RestoredMessage", "destination_of", "unreadable", "unwrap", "wrap"]
-
 # Set by the broker on every message that it delivers; a sender must not repeat them.
 BROKER_ANNOTATIONS: Final = frozenset(
     {

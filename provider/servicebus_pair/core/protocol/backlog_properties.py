@@ -18,26 +18,6 @@ from servicebus_pair.core.protocol.amqp_message import MAX_TIME_TO_LIVE, TIMESTA
 from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
 from servicebus_pair.core.protocol.typed_values import to_text
 
-__all__ = [
-    "ESCAPE_PREFIX",
-    "MAX_TIME_SPAN_MILLISECONDS",
-    "PATH",
-    "RESERVED",
-    "SCHEDULED",
-    "SESSION_ID",
-    "TIME_TO_LIVE",
-    "TYPE_NOTES",
-    "TypeNotes",
-    "carried_session_id",
-    "carried_text",
-    "carried_time_to_live",
-    "entity_path",
-    "names_entity",
-    "read_type_notes",
-    "scheduled_time",
-    "time_to_live",
-]
-
 PATH: Final = "x-ms-path"
 SESSION_ID: Final = "x-ms-sessionid"
 TIME_TO_LIVE: Final = "x-ms-timetolive"

@@ -13,28 +13,6 @@ from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.results import Drift
 
-__all__ = [
-    "BACKLOG_QUEUE",
-    "MAX_TIME_SPAN",
-    "SESSION_QUEUE",
-    "BacklogPlan",
-    "QueueSettings",
-    "backlog_prefix",
-    "backlog_prefixes",
-    "backlog_queue",
-    "backlog_queue_paths",
-    "backlog_session_id",
-    "cleanup_targets",
-    "entity_of_session",
-    "is_session_queue",
-    "plan_backlog",
-    "queues_in_use",
-    "session_prefix",
-    "session_queue_for",
-    "session_queue_paths",
-    "unusable_queues",
-]
-
 # .NET's TimeSpan.MaxValue; a timedelta rounds it up, which the service rejects.
 MAX_TIME_SPAN: Final = "P10675199DT2H48M5.4775807S"
 _MAX_INT32: Final = 2_147_483_647

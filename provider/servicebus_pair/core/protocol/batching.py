@@ -16,18 +16,6 @@ from servicebus_pair.core.model.errors import MessageTooLargeError
 from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage
 from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 
-__all__ = [
-    "MAX_MESSAGES_PER_BATCH",
-    "Batch",
-    "BatchPacker",
-    "SizedBatch",
-    "is_mixed",
-    "message_bytes",
-    "partition_key",
-    "session_key",
-    "split_by_session",
-]
-
 MAX_MESSAGES_PER_BATCH: Final = 4500
 _MAX_OPEN_BATCHES: Final = 64
 # AMQP 1.0, sections 1.6.19 and 3.2.6: a message within a batch is a data section with a length of one byte or of four.

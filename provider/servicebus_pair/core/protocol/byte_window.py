@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ByteWindow"]
-
 # A size that was seen once counts less with every receive.
 _DECAY: Final = 0.75
 

@@ -23,19 +23,6 @@ from servicebus_pair.core.protocol.amqp_sections import (
     value_end,
 )
 
-__all__ = [
-    "DECODING_ERRORS",
-    "GROUP_ID",
-    "MESSAGE_ID",
-    "PARTITION_NAME",
-    "PROPERTY_FIELDS",
-    "SECTION_PREFIX",
-    "batch_prefix",
-    "broker_value",
-    "message_id_of",
-    "read_number",
-]
-
 # Positions in the properties, and their number (AMQP 1.0, section 3.2.4).
 MESSAGE_ID, GROUP_ID, PROPERTY_FIELDS = 0, 10, 13
 SECTION_PREFIX: Final = b"\x00\x53"

@@ -6,8 +6,6 @@ import re
 from datetime import timedelta
 from typing import Final
 
-__all__ = ["format_duration", "parse_duration"]
-
 _PATTERN: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
     re.ASCII,

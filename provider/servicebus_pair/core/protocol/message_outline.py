@@ -34,8 +34,6 @@ from servicebus_pair.core.protocol.encoded_message import (
 )
 from servicebus_pair.core.protocol.relayed_message import MAP_START, ONLY_BROKER
 
-__all__ = ["MessageOutline", "OutlineReader"]
-
 _WIDE: Final = 0x10
 # Numbers, times, UUIDs, texts and binaries: every decoder reads them, and none of their values is out of its range.
 _PLAIN: Final = frozenset(

@@ -10,8 +10,6 @@ from servicebus_pair.core.protocol.batching import SizedBatch
 from servicebus_pair.core.protocol.encoded_message import batch_prefix
 from servicebus_pair.core.protocol.relayed_message import RelayedMessage
 
-__all__ = ["RelayBatch"]
-
 # Message formats of Service Bus: of a single message and of a batch.
 _SINGLE: Final = 0
 _BATCH: Final = 0x80013700

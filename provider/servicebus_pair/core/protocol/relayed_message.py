@@ -55,8 +55,6 @@ from servicebus_pair.core.protocol.encoded_message import (
 )
 from servicebus_pair.core.protocol.iso_duration import parse_duration
 
-__all__ = ["MAP_START", "ONLY_BROKER", "BacklogRewriter", "RelayedMessage", "UnusualMessageError"]
-
 _MILLISECOND: Final = timedelta(milliseconds=1)
 # The latest time that the SDK writes, in milliseconds since the Unix epoch.
 _LAST_EXPIRY: Final = 253_402_243_199_000

@@ -19,19 +19,6 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-__all__ = [
-    "TypeNote",
-    "TypedValue",
-    "amqp_typed",
-    "as_value_body",
-    "decimals_as_text",
-    "restore_type",
-    "text_keys",
-    "to_text",
-    "type_note",
-    "value_body_note",
-]
-
 TypeNote: TypeAlias = "str | list[TypeNote | int | None]"
 
 _INT32: Final = range(-(2**31), 2**31)

@@ -33,8 +33,6 @@ from servicebus_pair.core.protocol.backlog_queues import (
 )
 from servicebus_pair.core.sdk.administration import Administration
 
-__all__ = ["Cleaner", "Provisioner"]
-
 _log = get_logger(__name__)
 _ATTEMPTS: Final = 3
 _RETRY_DELAY_SECONDS: Final = 1.0

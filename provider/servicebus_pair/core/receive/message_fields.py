@@ -15,8 +15,6 @@ from uuid import UUID
 
 from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage, BodyType
 
-__all__ = ["UnreadableMessageError", "message_fields"]
-
 # Our name of each standard property.
 _PROPERTIES: Final = {
     "message_id": "message_id",

@@ -11,8 +11,6 @@ from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
-__all__ = ["MessageLocks"]
-
 _log = get_logger(__name__)
 # A lock lasts 5 s to 5 min by the service's clock, which may differ from ours.
 _MIN_PAUSE: Final = 1.0

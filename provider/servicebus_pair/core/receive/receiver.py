@@ -21,8 +21,6 @@ from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.session_link import SessionLink
 
-__all__ = ["NEXT_SESSION", "InboundMessage", "PairReceiver"]
-
 _log = get_logger(__name__)
 NEXT_SESSION: Final = "*"
 """Stands for the next session that has messages and no other receiver."""

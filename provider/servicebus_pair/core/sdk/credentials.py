@@ -20,8 +20,6 @@ from servicebus_pair.core.model.options import Secret
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken
 
-__all__ = ["ClientSecret", "DefaultIdentity", "Identity", "ManagedIdentity"]
-
 # The event loop's own pool may be full of calls that hang.
 _IMPORTS: Final = DaemonThread("azure-identity import")
 

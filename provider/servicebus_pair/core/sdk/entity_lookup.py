@@ -17,8 +17,6 @@ from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk.administration import administration_for
 
-__all__ = ["EntityLookup"]
-
 _log = get_logger(__name__)
 _LOOKUP_TIMEOUT: Final = 2.0
 # A lookup that did not find the entity missing is reused, so that an outage does not cause one per attempt.

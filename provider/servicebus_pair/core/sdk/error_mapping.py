@@ -39,8 +39,6 @@ from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.redaction import scrub
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
-__all__ = ["classify", "error_text", "triggers_failover"]
-
 # The first match wins: subclasses stand before their bases.
 _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]] = (
     (sdk.MessageSizeExceededError, errors.MessageTooLargeError),

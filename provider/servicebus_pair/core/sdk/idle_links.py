@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 from servicebus_pair.core.model.logs import get_logger
 
-__all__ = ["IdleLinks"]
-
 _log = get_logger(__name__)
 # A link that is closed so soon after its last use will probably be opened again.
 _SOON_SECONDS: Final = 10.0

@@ -26,8 +26,6 @@ from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.idle_links import IdleLinks
 
-__all__ = ["CLOSE_TIMEOUT", "Link", "LinkOwner", "close_quietly", "remaining_seconds"]
-
 _log = get_logger(__name__)
 _OUTER_GRACE: Final = 0.4
 _MIN_TIMEOUT: Final = 0.1

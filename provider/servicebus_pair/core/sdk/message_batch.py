@@ -25,8 +25,6 @@ from servicebus_pair.core.sdk.messages import to_sdk
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 
-__all__ = ["EncodedBatch", "encoded_size", "message_ref", "takes_preencoded"]
-
 # What the SDK's encoder raises for a value that has no AMQP encoding.
 _ENCODING_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
 # Two sections with their descriptors, the name of the annotation, and the longest headers of three strings.

@@ -9,8 +9,6 @@ from typing import Final, Protocol
 from servicebus_pair.core.model.errors import ServiceError, ServiceFaultError
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
-__all__ = ["MessageBrowser", "Peekable"]
-
 _FIRST_SEQUENCE_NUMBER: Final = 1
 # No message has this sequence number, not even where the highest 16 bits name a partition: a peek from here returns
 # nothing, and fails only if the queue as a whole cannot be read.

@@ -12,8 +12,6 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage, BodyType, Header, Properties
 
-__all__ = ["Message", "Messages", "from_sdk", "is_message", "to_amqp_message", "to_application", "to_sdk"]
-
 _PARTITION_KEY: Final = PARTITION_KEY.encode()
 
 Message: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | AmqpMessage

@@ -34,8 +34,6 @@ from servicebus_pair.core.sdk.relay.send import RelaySendLink
 from servicebus_pair.core.sdk.send_link import SendLink
 from servicebus_pair.core.sdk.session_link import SessionLink
 
-__all__ = ["NamespaceClient"]
-
 _log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
 

@@ -33,8 +33,6 @@ from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.link import Link, LinkOwner
 from servicebus_pair.core.sdk.received_message import OutlinedMessage, ReceivedMessage
 
-__all__ = ["ReceiveLink"]
-
 _MAX_CONCURRENT_SETTLEMENTS: Final = 32
 # The locks of buffered messages are already running, so a receive that starts with some waits for more only briefly.
 _WAIT_WITH_BUFFERED_MESSAGES: Final = 0.2

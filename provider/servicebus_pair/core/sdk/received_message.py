@@ -15,8 +15,6 @@ from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 from servicebus_pair.core.sdk._private.receiver_patches import decode_error
 from servicebus_pair.core.sdk.messages import from_sdk
 
-__all__ = ["MessageState", "OutlinedMessage", "ReceivedMessage"]
-
 
 class MessageState(StrEnum):
     """What a message in a queue waits for."""

@@ -27,8 +27,6 @@ from servicebus_pair.core.sdk.link import Link, remaining_seconds
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, takes_preencoded
 from servicebus_pair.core.sdk.messages import to_sdk
 
-__all__ = ["STANDARD_BATCH_BYTES", "SendLink", "SendSlot", "noop"]
-
 _log = get_logger(__name__)
 STANDARD_BATCH_BYTES: Final = 262_144
 """The largest batch of the Standard tier, which every tier accepts."""

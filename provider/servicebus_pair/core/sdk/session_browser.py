@@ -10,8 +10,6 @@ from servicebus_pair.core.model.errors import SessionLockedError
 from servicebus_pair.core.sdk.message_browser import MessageBrowser, Peekable
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
-__all__ = ["SessionBrowser"]
-
 _ACCEPT_WAIT: Final = 1.0
 _RETRY_DELAY: Final = 1.0
 

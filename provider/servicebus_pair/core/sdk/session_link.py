@@ -15,8 +15,6 @@ from servicebus_pair.core.sdk.link import LinkOwner
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
-__all__ = ["SessionLink"]
-
 
 class SessionLink(ReceiveLink):
     """A receiver that accepts one session, whose lock it holds until it is closed or the lock expires.

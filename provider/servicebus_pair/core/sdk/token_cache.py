@@ -18,8 +18,6 @@ from azure.core.exceptions import AzureError
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.credentials import Identity
 
-__all__ = ["TokenCache", "cached_token"]
-
 _log = get_logger(__name__)
 # The pause after a failed refresh, during which the old token is used.
 _REFRESH_RETRY_SECONDS: Final = 30

@@ -17,8 +17,6 @@ from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
 from servicebus_pair.core.spool.spool import Spool
 
-__all__ = ["AttemptExecutor", "SendOperation", "TrackedBatch"]
-
 SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot, Callable[[], None]], Awaitable[bool]]
 """Sends or schedules a batch; returns False when the slot was given up. Raises ServiceError.
 

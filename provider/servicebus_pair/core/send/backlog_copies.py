@@ -14,8 +14,6 @@ from servicebus_pair.core.sdk.message_batch import encoded_size
 from servicebus_pair.core.sdk.send_link import STANDARD_BATCH_BYTES
 from servicebus_pair.core.send.delivery_state import TrackedMessage
 
-__all__ = ["LARGEST_UNCHECKED", "UnencodedBatch", "copy_overhead"]
-
 _MAX_BATCH_BYTES: Final = 1_048_576
 # Rough size of a message without its body.
 _MESSAGE_OVERHEAD_BYTES: Final = 300

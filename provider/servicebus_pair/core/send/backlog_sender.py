@@ -18,8 +18,6 @@ from servicebus_pair.core.send.diversion import Diversion
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT, Deadline
 
-__all__ = ["BacklogSender"]
-
 _log = get_logger(__name__)
 _MAX_BACKGROUND_TASKS = 16
 

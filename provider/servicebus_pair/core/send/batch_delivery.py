@@ -37,8 +37,6 @@ from servicebus_pair.core.send.pair_context import lease
 from servicebus_pair.core.send.primary_sender import NO_HISTORY, PrimarySender, SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 
-__all__ = ["BatchDelivery"]
-
 _log = get_logger(__name__)
 
 

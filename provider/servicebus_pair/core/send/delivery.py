@@ -21,8 +21,6 @@ from servicebus_pair.core.send.message_limits import check_message
 from servicebus_pair.core.send.primary_sender import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 
-__all__ = ["Delivery"]
-
 _log = get_logger(__name__)
 
 

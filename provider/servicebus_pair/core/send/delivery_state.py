@@ -14,8 +14,6 @@ from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 
-__all__ = ["DeliveryState", "MessageStatus", "TrackedMessage"]
-
 
 class MessageStatus(Enum):
     """State of one message of a send."""

@@ -31,8 +31,6 @@ from servicebus_pair.core.send.message_limits import check_message
 from servicebus_pair.core.send.pair_context import PairContext, lease
 from servicebus_pair.core.send.timeouts import BacklogSearchBudget, Deadline, search_timeout
 
-__all__ = ["Diversion", "checked_copy"]
-
 _log = get_logger(__name__)
 _MAX_SESSION_QUEUE_ATTEMPTS: Final = 3
 # Seconds before the second and the third attempt to send a message that was rejected alone.

@@ -10,8 +10,6 @@ from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.sdk.messages import Message, Messages, is_message, to_amqp_message, to_application
 
-__all__ = ["InputMessages"]
-
 
 class InputMessages:
     """The messages of one send, read one at a time.

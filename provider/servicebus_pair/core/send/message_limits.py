@@ -13,8 +13,6 @@ from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.protocol.amqp_message import MAX_TIME_TO_LIVE, SCHEDULED_TIME, TIMESTAMPS, AmqpMessage
 from servicebus_pair.core.protocol.typed_values import text_keys
 
-__all__ = ["MAX_PROPERTIES_BYTES", "MAX_PROPERTY_BYTES", "check_message"]
-
 MAX_PROPERTY_BYTES: Final = 32 * 1024
 MAX_PROPERTIES_BYTES: Final = 64 * 1024
 # The SDK sets annotations by this form of the name.

@@ -29,23 +29,6 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 
-__all__ = [
-    "Attempt",
-    "AttemptHistory",
-    "Divert",
-    "Fail",
-    "Pause",
-    "Probe",
-    "Refuse",
-    "SendPolicy",
-    "Split",
-    "Spool",
-    "Step",
-    "TimeOut",
-    "next_step",
-    "remaining_interval",
-]
-
 _MAX_REJECTIONS: Final = 3
 # Without a deadline, a send that meets a busy service for longer than this and the interval is diverted.
 _MAX_BUSY_ANSWERS: Final = 10

@@ -18,8 +18,6 @@ from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelecto
 from servicebus_pair.core.send.timeouts import Deadline
 from servicebus_pair.core.spool.spool import Spool
 
-__all__ = ["InFlightSends", "PairContext", "lease"]
-
 
 class InFlightSends:
     """Counts sends in flight, so that closing a pair can wait for them; a context manager around each send."""

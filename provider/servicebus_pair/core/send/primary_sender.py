@@ -18,8 +18,6 @@ from servicebus_pair.core.send.next_step import AttemptHistory, SendPolicy, rema
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.timeouts import Deadline, attempt_timeout, prepare_delay
 
-__all__ = ["NO_HISTORY", "PrimarySender", "SenderContext"]
-
 NO_HISTORY = AttemptHistory()
 """Of a batch that was not attempted yet."""
 

@@ -11,8 +11,6 @@ from random import Random
 
 from servicebus_pair.core.model.interfaces import Clock
 
-__all__ = ["BacklogHealth", "QueueSelector"]
-
 
 class QueueSelector:
     """The backlog queues that all senders of a pair share.

@@ -17,15 +17,6 @@ from servicebus_pair.core.model.errors import ConfigurationError, SendTimeoutErr
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.results import SendResult
 
-__all__ = [
-    "MAX_CALL_TIMEOUT",
-    "BacklogSearchBudget",
-    "Deadline",
-    "attempt_timeout",
-    "prepare_delay",
-    "search_timeout",
-]
-
 # All values are seconds.
 MAX_CALL_TIMEOUT: Final = 10.0
 _MIN_ATTEMPT: Final = 1.0

@@ -21,8 +21,6 @@ from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.spool.storage import SpoolStorage, folder_name
 
-__all__ = ["CLAIM_SECONDS", "Claim", "Claims"]
-
 CLAIM_SECONDS: Final = 60.0
 """A claim that was not renewed for this time may be taken over."""
 _RENEWALS: Final = 6

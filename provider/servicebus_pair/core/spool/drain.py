@@ -15,8 +15,6 @@ from servicebus_pair.core.spool.claims import Claim, Claims
 from servicebus_pair.core.spool.spool import Spool, SpooledBatch
 from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolFile, WrongKeyError
 
-__all__ = ["Deliver", "SpoolReport", "empty_spool"]
-
 Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
 """Sends messages to an entity or to the backlog; raises ``SendError`` with what was not accepted."""
 BeforeBatch = Callable[[int], Awaitable[bool]]

@@ -11,8 +11,6 @@ from typing import Final
 
 from servicebus_pair.core.spool.storage import StoredFile, holds
 
-__all__ = ["FolderStorage"]
-
 # Of files that are being written; they have no message that was confirmed.
 _INCOMPLETE: Final = ".incomplete-"
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from servicebus_pair.core.spool.storage import SpoolStorage
 
-__all__ = ["NAME_FILE", "obtain_name", "read_name"]
-
 NAME_FILE: Final = "name"
 _MAX_CHARACTERS: Final = 1000
 

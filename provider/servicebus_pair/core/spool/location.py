@@ -10,8 +10,6 @@ from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
 from servicebus_pair.core.spool.storage import SpoolStorage
 
-__all__ = ["open_storage"]
-
 
 def open_storage(location: str) -> SpoolStorage:
     """Return the storage for a folder, or for the URL of a folder in an object store.

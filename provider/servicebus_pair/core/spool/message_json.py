@@ -18,8 +18,6 @@ from uuid import UUID
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, Header, Properties
 from servicebus_pair.core.protocol.typed_values import TypedValue
 
-__all__ = ["from_json", "to_json"]
-
 _SECTIONS: Final = {"header": Header, "properties": Properties}
 _MAPS: Final = ("application_properties", "annotations", "delivery_annotations", "footer")
 

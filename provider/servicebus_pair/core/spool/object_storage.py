@@ -8,8 +8,6 @@ from typing import Any
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool.storage import StoredFile, holds
 
-__all__ = ["ObjectStorage"]
-
 
 class ObjectStorage:
     """Objects below a URL.

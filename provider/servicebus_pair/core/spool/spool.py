@@ -37,8 +37,6 @@ from servicebus_pair.core.spool.spool_file import (
 )
 from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile, folder_name
 
-__all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity", "open_spool"]
-
 _log = get_logger(__name__)
 _MESSAGES: Final = "messages"
 SET_ASIDE: Final = "set-aside"

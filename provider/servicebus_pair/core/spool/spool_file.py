@@ -22,8 +22,6 @@ from servicebus_pair.core.model.options import Secret
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.message_json import from_json, to_json
 
-__all__ = ["ForeignFileError", "SpoolFile", "SpoolKey", "WrongKeyError", "decode_file", "encode_file"]
-
 _FORMAT: Final = "servicebus-pair spool 1"
 _RECORD: Final = struct.Struct(">II")
 _MAX_HEADER_BYTES: Final = 65_536

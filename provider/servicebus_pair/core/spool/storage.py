@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
 
-__all__ = ["SpoolStorage", "StoredFile", "folder_name", "holds"]
-
 
 def folder_name(entity: str) -> str:
     """Return the name of a folder or file that stands for an entity in any case."""

@@ -17,8 +17,6 @@ from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
 from servicebus_pair.core.sdk.relay.encoding import encode_message
 
-__all__ = ["SENDING_SHARE", "BacklogEntry", "Selection", "TimeToLive", "lock_seconds", "read_entry", "session_of"]
-
 _SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 # Share of the lock's time for sending; the rest is for settling.
 SENDING_SHARE: Final = 0.6

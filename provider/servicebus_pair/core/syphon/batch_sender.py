@@ -29,8 +29,6 @@ from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.policies.batch_size import next_batch_size
 from servicebus_pair.core.syphon.ports import Destination, OutgoingBatch
 
-__all__ = ["BatchSender", "DrainCounters", "LocksExpiringError", "dead_letter_reason"]
-
 # Seconds. No send is started with less time before the locks end: the messages could not be settled.
 _MIN_SEND_TIMEOUT: Final = 0.5
 # Share of a lock that one send may take.

@@ -22,8 +22,6 @@ from servicebus_pair.core.syphon.session_drain import SessionQueueDrain
 from servicebus_pair.core.syphon.spool_drain import SpoolDrain
 from servicebus_pair.core.syphon.survey import BacklogSurvey, Surveyor
 
-__all__ = ["MAX_LINKS", "Syphon"]
-
 _log = get_logger(__name__)
 # Busy links to backlog queues, over all queues; more gain nothing in one process.
 MAX_LINKS: Final = 8

@@ -28,8 +28,6 @@ from servicebus_pair.core.syphon.policies.link_pool import LinkPool
 from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.ports import Destination, SessionSource, Source, Transport
 
-__all__ = ["CALL_TIMEOUT", "MAX_BATCH_BYTES", "DrainContext"]
-
 _log = get_logger(__name__)
 # Seconds of one call of a backlog queue.
 CALL_TIMEOUT: Final = 10.0

@@ -14,8 +14,6 @@ from servicebus_pair.core.syphon.policies.destination_backoff import PermanentFa
 if TYPE_CHECKING:
     from servicebus_pair.core.syphon.drain_context import DrainContext
 
-__all__ = ["DrainRun"]
-
 _log = get_logger(__name__)
 # Sessions that are served at a time, over all queues; as many of them send at the same time as there are turns.
 _MAX_SESSIONS: Final = 16

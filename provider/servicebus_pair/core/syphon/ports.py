@@ -16,8 +16,6 @@ from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE
 
-__all__ = ["Destination", "OutgoingBatch", "PairTransport", "SessionSource", "Source", "Transport"]
-
 # A link of a backlog queue has one batch under way: as many as there are usually queues, with room for second links.
 _SENDS_OVER_ONE_LINK: Final = 16
 _LINKS: Final = 3

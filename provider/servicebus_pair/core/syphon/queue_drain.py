@@ -16,8 +16,6 @@ from servicebus_pair.core.syphon.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.queue_worker import QueueWorker
 from servicebus_pair.core.syphon.survey import Surveyor
 
-__all__ = ["QueueDrain"]
-
 _log = get_logger(__name__)
 # All times are seconds. A receive that returns nothing is followed by a peek, so it need not wait long.
 _SHORT_WAIT: Final = 0.3

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from servicebus_pair.core.syphon.batch_sender import DrainCounters
     from servicebus_pair.core.syphon.drain_run import DrainRun
 
-__all__ = ["QueueFailures"]
-
 _log = get_logger(__name__)
 _PERMANENT: Final = (AuthorizationError, EntityNotFoundError)
 

@@ -31,8 +31,6 @@ from servicebus_pair.core.syphon.batch_sender import (
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.settlement import RELEASE_TIMEOUT, Settlement
 
-__all__ = ["QueueWorker"]
-
 _log = get_logger(__name__)
 # Messages that wait for failing destinations, in batches; they are sent one after the other when a backoff ends.
 _MAX_WAITING_BATCHES: Final = 4

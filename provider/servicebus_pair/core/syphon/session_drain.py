@@ -21,8 +21,6 @@ from servicebus_pair.core.syphon.ports import SessionSource
 from servicebus_pair.core.syphon.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.session_worker import SessionWorker
 
-__all__ = ["SessionQueueDrain"]
-
 _log = get_logger(__name__)
 # All times are seconds. How long a session that was emptied is kept for more messages.
 _SHORT_WAIT: Final = 0.3

@@ -30,8 +30,6 @@ from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.ports import SessionSource
 from servicebus_pair.core.syphon.settlement import Settlement
 
-__all__ = ["SessionWorker"]
-
 # Seconds. The lock is renewed at least so often while the rate limit grants nothing.
 _MAX_IDLE: Final = 10.0
 _RENEWAL_SHARE: Final = 0.5

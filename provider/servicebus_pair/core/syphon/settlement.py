@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from servicebus_pair.core.syphon.batch_sender import DrainCounters
     from servicebus_pair.core.syphon.ports import Source
 
-__all__ = ["RELEASE_TIMEOUT", "Settlement"]
-
 _log = get_logger(__name__)
 # Seconds for releasing messages after a stop; locks of those not reached expire.
 RELEASE_TIMEOUT: Final = 2.0

@@ -14,8 +14,6 @@ from servicebus_pair.core.spool.drain import BeforeBatch, SpoolReport
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import backoff_delay
 
-__all__ = ["SPOOL", "EmptySpool", "SpoolDrain"]
-
 _log = get_logger(__name__)
 SPOOL: Final = "spool"
 """Stands for the spool among the paths of backlog queues."""

@@ -20,8 +20,6 @@ from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import explain_queue_error
 from servicebus_pair.core.syphon.ports import Source
 
-__all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]
-
 
 @dataclass(frozen=True, slots=True)
 class DestinationSurvey:

@@ -26,8 +26,6 @@ from servicebus_pair.core.ledger import (
 )
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
-__all__ = ["classify_messages", "find_ledger_incidents", "kept_in_unseen_spools", "sum_by_incident"]
-
 _KEY: Final = ("entity", "id")
 _LIVE: Final = (Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED)
 _INCIDENT_SCHEMA: Final = RowSchema({"entity": "string", "number": "bigint", "began": "double", "ended": "double"})

@@ -19,8 +19,6 @@ from servicebus_pair.spark.base.preflight import check_job
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 from servicebus_pair.spark.base.shared_paths import shared_path
 
-__all__ = ["Compaction", "compact"]
-
 _FOLDED: Final = RowSchema({"files": "bigint", "records": "bigint"})
 _LOCK: Final = ".compacting"
 

@@ -25,8 +25,6 @@ from servicebus_pair.spark.base.redaction import Redaction
 from servicebus_pair.spark.report.cost_report import render
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
-__all__ = ["CostResult", "MonthBill", "cost", "operations_by_day"]
-
 _log = get_logger(__name__)
 _VERSION: Final = 1
 _DAY: Final = timedelta(days=1)

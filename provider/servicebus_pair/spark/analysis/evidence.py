@@ -15,8 +15,6 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import CLOSED, KINDS, Evidence, PublishManifest
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
-__all__ = ["collect_evidence", "read_manifests"]
-
 _FILES_SCHEMA: Final = RowSchema({"file": "string", "expected": "bigint"})
 _MAX_RUNS: Final = 10_000
 _MAX_FILES: Final = 20

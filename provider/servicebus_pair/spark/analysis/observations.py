@@ -21,17 +21,6 @@ from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
-__all__ = [
-    "closed_files",
-    "count_ledger_records",
-    "peek_messages",
-    "peek_spool",
-    "read_ledger",
-    "read_moves",
-    "read_receipts",
-    "read_run",
-]
-
 _RECORD: Final = FOLDED_SCHEMA.ddl.partition(", `file`")[0]
 _MAX_PEEK_TASKS: Final = 8
 _MOVES: Final = ("syphoned", "unspooled")

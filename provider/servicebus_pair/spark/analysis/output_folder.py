@@ -12,8 +12,6 @@ from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.report_files import write_json
 from servicebus_pair.spark.base.shared_paths import shared_path, spark_path
 
-__all__ = ["OutputFolder"]
-
 
 class OutputFolder:
     """A folder that the job owns, on a file system that driver and executors share.

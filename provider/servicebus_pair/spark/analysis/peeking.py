@@ -38,8 +38,6 @@ from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN, PeekTarget
 from servicebus_pair.spark.base.peek_client import PeekClient, PeekCursor, iterate
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 
-__all__ = ["ABSENT", "EXAMINED", "PEEKED_SCHEMA", "PING", "UNREADABLE", "peek_task", "spool_task"]
-
 PEEKED_SCHEMA: Final = RowSchema(
     {
         "entity": "string",

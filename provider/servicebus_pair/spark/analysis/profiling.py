@@ -22,8 +22,6 @@ from servicebus_pair.spark.report.histogram_bins import bin_index, bin_labels
 from servicebus_pair.spark.report.profile_report import render
 from servicebus_pair.spark.report.time_series import TimeSeries, count_over_time
 
-__all__ = ["AGE_BINS", "SIZE_BINS", "Profile", "profile"]
-
 _log = get_logger(__name__)
 _VERSION: Final = 1
 # Exclusive upper bounds by label, seconds and bytes; one more bin is open-ended.

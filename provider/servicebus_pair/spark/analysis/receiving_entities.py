@@ -8,8 +8,6 @@ from typing import Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["ReceivingEntity", "parse_receiving_entities", "paths_by_entity"]
-
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
 

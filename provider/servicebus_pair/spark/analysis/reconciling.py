@@ -48,8 +48,6 @@ from servicebus_pair.spark.report.reconcile_result import (
 )
 from servicebus_pair.spark.report.time_series import TimeSeries, message_flow, wait_histogram
 
-__all__ = ["reconcile"]
-
 _log = get_logger(__name__)
 _MAX_EXAMPLES: Final = 20
 _ALTERED: Final = "altered"

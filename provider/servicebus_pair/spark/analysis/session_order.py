@@ -12,8 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core.ledger import Location
 
-__all__ = ["check_session_order", "count_by_session"]
-
 _SESSION_KEY: Final = ("entity", "place", "session")
 _BY: Final = "overtaken_by"
 _ARRIVED: Final = (str(Location.ACTIVE), str(Location.DEFERRED))

@@ -15,8 +15,6 @@ from servicebus_pair.core import Operations
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.report_files import read_json
 
-__all__ = ["LEDGER", "METER", "DailyOperations", "UsageReport", "merge_usage", "read_usage_report"]
-
 LEDGER: Final = "ledger"
 METER: Final = "meter"
 _NAMES: Final = tuple(each.name for each in fields(Operations))

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["RowSchema"]
-
 _ARROW_TYPES: Final = {
     "string": pa.string(),
     "binary": pa.binary(),

@@ -28,8 +28,6 @@ from servicebus_pair.spark.base.claims import Claims, numbers_of
 from servicebus_pair.spark.base.offsets import MAIN, PeekTarget
 from servicebus_pair.spark.base.peek_client import LOCK_WAIT, PeekCursor
 
-__all__ = ["ClaimClient", "ClaimedNumbers"]
-
 ClaimedNumbers = Mapping[tuple[str, str], Sequence[int]]
 ResultT = TypeVar("ResultT")
 

@@ -13,19 +13,6 @@ from typing import Any, Final, TypeAlias
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = [
-    "Claims",
-    "Ranges",
-    "claims_from_offset",
-    "claims_to_offset",
-    "count",
-    "distribute",
-    "merge_claims",
-    "numbers_of",
-    "ranges_of",
-    "split_ranges",
-]
-
 _CLAIMS: Final = "claims"
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]

@@ -33,8 +33,6 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.pair import SIDES, find_secrets
 from servicebus_pair.spark.base.redaction import Redaction
 
-__all__ = ["REFERENCES", "PairReference", "check_reference"]
-
 _ENVIRONMENT: Final = "env"
 _FILE: Final = "file"
 _AIRFLOW: Final = "airflow"

@@ -22,8 +22,6 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import CLOSED
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
-__all__ = ["FOLDED_BLOCK", "FOLDED_SCHEMA", "fold", "folded_twice"]
-
 _RECORD: Final = {
     "v": "int",
     **dict.fromkeys(("kind", "id", "digest", "entity", "route", "queue"), "string"),

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Final
 
-__all__ = ["MessageIdGenerator", "id_prefix"]
-
 _MAX_RUN_LENGTH: Final = 64
 _DIGEST_BYTES: Final = 16
 

@@ -13,25 +13,6 @@ from typing import Final, TypeAlias
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = [
-    "DEAD_LETTER",
-    "FIRST_SEQUENCE_NUMBER",
-    "MAIN",
-    "MAX_SEQUENCE_NUMBER",
-    "SUB_QUEUES",
-    "OffsetRange",
-    "Offsets",
-    "PeekTarget",
-    "check_not_partitioned",
-    "check_range",
-    "find_end",
-    "idle_delay",
-    "next_offsets",
-    "peek_targets",
-    "split_range",
-    "starting_offsets",
-]
-
 FIRST_SEQUENCE_NUMBER: Final = 1
 _IDLE_SECONDS: Final = 1.0
 # A partitioned entity keeps the partition in the upper 16 bits of its sequence numbers.

@@ -32,8 +32,6 @@ from servicebus_pair.spark.base.offsets import (
     find_end,
 )
 
-__all__ = ["LOCK_WAIT", "PeekClient", "PeekCursor", "iterate"]
-
 PageT = TypeVar("PageT")
 
 LOCK_WAIT: Final = 65.0

@@ -28,8 +28,6 @@ from servicebus_pair.core.protocol import backlog_prefixes, entity_of_session, i
 from servicebus_pair.core.sdk import NamespaceClient
 from servicebus_pair.spark.base.redaction import Redaction
 
-__all__ = ["Access", "check_access", "check_job", "select_queues"]
-
 _PERMISSION_ERRORS: Final = frozenset(
     kind.__name__ for kind in (AuthenticationError, AuthenticationSuspectError, AuthorizationError)
 )

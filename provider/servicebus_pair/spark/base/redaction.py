@@ -14,8 +14,6 @@ from typing import Final
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.model import scrub
 
-__all__ = ["Redaction", "SparkTaskError", "redact_errors", "task_error_message"]
-
 _TASK_ERROR_PATTERN: Final = re.compile(r"SparkTaskError: (.+)")
 
 

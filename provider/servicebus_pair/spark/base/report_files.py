@@ -10,8 +10,6 @@ from typing import Any
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["check_writable", "read_json", "write_json"]
-
 
 def check_writable(path: str | os.PathLike[str], *, what: str) -> None:
     """Check that a file can be written later, before the work that it will report.

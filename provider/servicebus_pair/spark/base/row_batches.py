@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
-__all__ = ["MAX_BATCH_BYTES", "group_by_key", "split_rows"]
-
 # Bounds the message bodies that one task holds in memory.
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 # A smaller group could not fill a Service Bus batch.

@@ -13,8 +13,6 @@ from typing import Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["absolute_path", "shared_path", "spark_path"]
-
 _URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
 
 

@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
 
-__all__ = ["CATALOG_TABLE", "FORMATS", "read_table", "table_format"]
-
 CATALOG_TABLE: Final = "table"
 FORMATS: Final = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 

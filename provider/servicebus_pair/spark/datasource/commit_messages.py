@@ -15,15 +15,6 @@ from servicebus_pair.core.events import SLOT_SECONDS, Event, MessagesAccepted, R
 from servicebus_pair.core.ledger import EntityManifest, PublishManifest
 from servicebus_pair.spark.base.redaction import SparkTaskError
 
-__all__ = [
-    "AcceptanceCounter",
-    "TaskCommitMessage",
-    "batch_manifest_path",
-    "check_failures",
-    "merge_commit_messages",
-    "other_spool_hosts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskCommitMessage(WriterCommitMessage):

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["DeadLetterOptions", "DeadLetterWriter"]
-
 _log = get_logger(__name__)
 _PAGE_SIZE: Final = 100
 _CALL_SECONDS: Final = 30.0

@@ -19,24 +19,6 @@ from servicebus_pair.spark.base.credential_reference import REFERENCES
 from servicebus_pair.spark.base.offsets import MAIN, SUB_QUEUES
 from servicebus_pair.spark.base.shared_paths import absolute_path
 
-__all__ = [
-    "COLLECT",
-    "DEAD_LETTER_ACTION",
-    "DEFAULT_IN_FLIGHT",
-    "EARLIEST",
-    "FAIL",
-    "LATEST",
-    "OPTIONS",
-    "PAIR_OPTIONS",
-    "PEEK",
-    "RECEIVE",
-    "SEND",
-    "Direction",
-    "Option",
-    "parse_options",
-    "unknown_name_message",
-]
-
 DEFAULT_IN_FLIGHT: Final = 4
 COLLECT: Final = "collect"
 DEAD_LETTER_ACTION: Final = "deadLetter"

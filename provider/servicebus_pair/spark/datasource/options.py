@@ -29,8 +29,6 @@ from servicebus_pair.spark.datasource.option_table import (
     parse_options,
 )
 
-__all__ = ["PairAccess", "ReadOptions", "WriteOptions", "check_credential"]
-
 _ERROR_TABLE: Final = "the folder to which rows are written that can never be sent"
 _MAX_TRIGGER_DELAY: Final = 900.0
 _HOSTS: Final = dict(zip(SIDES, ("primaryNamespace", "secondaryNamespace"), strict=True))

@@ -13,8 +13,6 @@ from typing import Any, Final
 from servicebus_pair.core.sdk import ReceivedMessage
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAX_SEQUENCE_NUMBER
 
-__all__ = ["RowFilter"]
-
 _SEQUENCE_NUMBER: Final = "sequenceNumber"
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "EqualTo": operator.eq,

@@ -17,8 +17,6 @@ from servicebus_pair.core.sdk import ReceivedMessage
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.offsets import PeekTarget
 
-__all__ = ["SCHEMA", "check_schema", "to_record_batch"]
-
 
 def _body(message: ReceivedMessage) -> bytes:
     body = message.amqp.body

@@ -47,8 +47,6 @@ from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.read_filters import RowFilter
 from servicebus_pair.spark.datasource.read_schema import SCHEMA, to_record_batch
 
-__all__ = ["FilteringReader", "PeekRange", "ServiceBusReader", "ServiceBusStreamReader"]
-
 ResultT = TypeVar("ResultT")
 
 

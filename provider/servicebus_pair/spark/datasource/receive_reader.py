@@ -39,8 +39,6 @@ from servicebus_pair.spark.base.spark_version import (
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.read_schema import SCHEMA, to_record_batch
 
-__all__ = ["CLAIMED_MESSAGES", "ClaimedMessages", "ServiceBusReceiveReader"]
-
 CLAIMED_MESSAGES: Final = 10_000
 """Messages of a batch by default: a batch is claimed as a whole before it is read."""
 # Spark polls without a pause while there is nothing new, and each empty receive is billed.

@@ -19,8 +19,6 @@ from pyspark.sql import SparkSession
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.datasource.source import ServiceBusDataSource
 
-__all__ = ["check_python", "register"]
-
 _ALREADY_EXISTS: Final = "DATA_SOURCE_ALREADY_EXISTS"
 _DEFAULT_PYTHON: Final = "python3"
 _IS_INSTALLED: Final = "import importlib.util, sys; sys.exit(importlib.util.find_spec('servicebus_pair') is None)"

@@ -24,8 +24,6 @@ from servicebus_pair.core.errors import (
 )
 from servicebus_pair.spark.base.redaction import SparkTaskError
 
-__all__ = ["RejectedRows", "is_permanent", "is_verdict_on_row"]
-
 _ROW_ERRORS: Final = (InvalidMessageError, MessageTooLargeError, RejectedError)
 _PERMANENT_ERRORS: Final = (
     InvalidMessageError,

@@ -13,8 +13,6 @@ from servicebus_pair.core.protocol import AmqpMessage, BodyType, amqp_typed, new
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.write_schema import COLUMN_TYPES, MAX_ID_LENGTH, MAX_TIME_TO_LIVE
 
-__all__ = ["EncodedRow", "RowEncoder"]
-
 _LONG: Final = 2**63
 _OTHER_COLUMNS: Final = tuple(name for name in COLUMN_TYPES if name not in {"body", "messageId"})
 

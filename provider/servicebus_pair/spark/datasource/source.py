@@ -16,8 +16,6 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["ServiceBusDataSource"]
-
 
 class ServiceBusDataSource(DataSource):
     """Writes tables and streams through failover-aware senders, and reads queues by peek.

@@ -24,8 +24,6 @@ from pyspark.sql.types import (
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.datasource.option_table import unknown_name_message
 
-__all__ = ["COLUMN_TYPES", "MAX_ID_LENGTH", "MAX_TIME_TO_LIVE", "READ_ONLY_COLUMNS", "check_columns", "check_rows"]
-
 _TEXT: Final = (StringType,)
 _PROPERTY_VALUES: Final = (StringType, IntegralType, FloatType, DoubleType, BooleanType)
 MAX_ID_LENGTH: Final = 128

@@ -38,8 +38,6 @@ from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.rejected_rows import RejectedRows, is_permanent, is_verdict_on_row
 from servicebus_pair.spark.datasource.row_codec import EncodedRow, RowEncoder
 
-__all__ = ["PACED_BATCH_SECONDS", "WriteTask", "max_batch_rows", "write_rows"]
-
 # A task with a rate sends at least this often, so that an outage interrupts a stream and not one large batch.
 PACED_BATCH_SECONDS: Final = 0.5
 _MAX_BATCH_ROWS: Final = 10_000

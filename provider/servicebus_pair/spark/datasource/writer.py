@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["ServiceBusStreamWriter", "ServiceBusWriter", "parse_write_options"]
-
 _log = get_logger(__name__)
 # Local properties that Spark 4.2 sets on the tasks of a streaming query.
 _QUERY_ID: Final = "sql.streaming.queryId"

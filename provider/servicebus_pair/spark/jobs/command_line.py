@@ -20,8 +20,6 @@ from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.jobs.parent_watch import end_without_task
 from servicebus_pair.spark.transfer.publishing import publish
 
-__all__ = ["JobParser", "PublishArguments", "add_arguments", "comma_separated", "create_session", "fail"]
-
 
 class JobParser(argparse.ArgumentParser):
     """Parser of a program: it refuses arguments that hold a secret, and quotes none in its errors."""

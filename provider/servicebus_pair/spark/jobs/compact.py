@@ -16,8 +16,6 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.analysis.compacting import compact
 from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""

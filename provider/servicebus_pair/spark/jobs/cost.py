@@ -23,8 +23,6 @@ from servicebus_pair.spark.analysis.usage_reports import read_usage_report
 from servicebus_pair.spark.base.report_files import read_json
 from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""

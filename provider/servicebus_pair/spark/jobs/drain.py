@@ -26,8 +26,6 @@ from servicebus_pair.spark.base.report_files import write_json
 from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, comma_separated, create_session, fail
 from servicebus_pair.spark.transfer.draining import DrainResult, drain
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""

@@ -19,8 +19,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["end_without_task"]
-
 _TASK_VARIABLE: Final = "AIRFLOW_CTX_TASK_ID"
 _POLL_SECONDS: Final = 1.0
 _GRACE_SECONDS: Final = 10.0

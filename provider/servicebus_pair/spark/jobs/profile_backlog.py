@@ -19,8 +19,6 @@ from servicebus_pair.spark.analysis.profiling import profile
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN
 from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""

@@ -29,8 +29,6 @@ from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.tables import CATALOG_TABLE, FORMATS, read_table, table_format
 from servicebus_pair.spark.jobs.command_line import JobParser, PublishArguments, create_session, fail
 
-__all__ = ["main"]
-
 _UNTYPED_FORMATS: Final = frozenset({"csv", "json"})
 _CASTS: Final = {"timeToLive": "double", "scheduledEnqueueTime": "timestamp"}
 

@@ -29,8 +29,6 @@ from servicebus_pair.spark.base.tables import read_table
 from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 from servicebus_pair.spark.report.reconcile_result import Reconciliation
 
-__all__ = ["main"]
-
 _STATUS: Final = {Judgement.PROVEN: 0, Judgement.LOST: 1, Judgement.NOT_PROVEN: 3}
 
 

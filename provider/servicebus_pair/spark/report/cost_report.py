@@ -11,8 +11,6 @@ from servicebus_pair.spark.report.formatting import pluralize
 from servicebus_pair.spark.report.html import bar_chart, page, paragraphs, section, table, tiles, verdict
 from servicebus_pair.spark.report.svg_timeline import timeline
 
-__all__ = ["render"]
-
 _DAY: Final = 86_400.0
 
 

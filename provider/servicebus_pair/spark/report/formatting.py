@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["format_bytes", "format_duration", "format_time", "pluralize"]
-
 _MINUTE: Final = 60
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (_MINUTE, "min"), (1, "s"))
 _SIZES: Final = ((2**40, "TB"), (2**30, "GB"), (2**20, "MB"), (2**10, "KB"))

@@ -10,8 +10,6 @@ from operator import add
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
-__all__ = ["bin_index", "bin_labels"]
-
 
 def bin_index(column: str, bounds: Mapping[str, int]) -> Column:
     """Return the index of a value's bin, from 0.

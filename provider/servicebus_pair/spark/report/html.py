@@ -10,8 +10,6 @@ from html import escape
 from itertools import islice
 from typing import Any, Final
 
-__all__ = ["COLORS", "bar_chart", "format_cell", "page", "paragraphs", "section", "table", "tiles", "verdict"]
-
 # CSS variables; the palette is safe for color blindness, and its lightness differs enough for grayscale print.
 COLORS: Final = tuple(f"var(--c{number})" for number in range(8))
 _MAX_ROWS: Final = 200

@@ -11,8 +11,6 @@ from servicebus_pair.spark.report.html import bar_chart, page, section, table, t
 from servicebus_pair.spark.report.svg_timeline import timeline
 from servicebus_pair.spark.report.time_series import TimeSeries
 
-__all__ = ["render"]
-
 _DESTINATION_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "destination": ("destination", str),
     "messages": ("messages", int),

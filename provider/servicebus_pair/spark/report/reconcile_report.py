@@ -13,8 +13,6 @@ from servicebus_pair.spark.report.html import bar_chart, page, paragraphs, secti
 from servicebus_pair.spark.report.svg_timeline import Highlight, timeline
 from servicebus_pair.spark.report.time_series import DIVERTED, PRIMARY, SYPHONED, TimeSeries
 
-__all__ = ["render"]
-
 _COUNTS: Final = {
     "sent": "sent",
     "delivered": "delivered",

@@ -9,8 +9,6 @@ from typing import Any, Final
 from servicebus_pair.core import Operations, PriceList
 from servicebus_pair.core.ledger import Incident, Judgement, Totals
 
-__all__ = ["IncidentResult", "LedgerCost", "LedgerCounts", "Reconciliation", "SessionOrder", "WaitPercentiles"]
-
 _VERSION: Final = 1
 
 

@@ -17,8 +17,6 @@ from typing import Final
 from servicebus_pair.spark.report.formatting import format_duration
 from servicebus_pair.spark.report.html import COLORS
 
-__all__ = ["Highlight", "timeline"]
-
 _WIDTH: Final = 1000
 _HEIGHT: Final = 240
 _GRID_STYLE: Final = 'stroke="var(--rule)"'

@@ -12,18 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core.events import Route
 from servicebus_pair.spark.report.histogram_bins import bin_index, bin_labels
 
-__all__ = [
-    "DIVERTED",
-    "MAX_STEPS",
-    "PRIMARY",
-    "SYPHONED",
-    "WAIT_BINS",
-    "TimeSeries",
-    "count_over_time",
-    "message_flow",
-    "wait_histogram",
-]
-
 PRIMARY: Final = "primary"
 DIVERTED: Final = "diverted"
 SYPHONED: Final = "syphoned"

@@ -22,8 +22,6 @@ from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 
-__all__ = ["REPORT_SCHEMA", "DrainPlan", "DrainTaskReport", "run_drain_task"]
-
 _log = get_logger(__name__)
 REPORT_SCHEMA: Final = RowSchema({"report": "string"})
 _LOG_INTERVAL_SECONDS: Final = 10.0

@@ -22,8 +22,6 @@ from servicebus_pair.spark.base.redaction import Redaction
 from servicebus_pair.spark.base.shared_paths import shared_path
 from servicebus_pair.spark.transfer.drain_task import REPORT_SCHEMA, DrainPlan, DrainTaskReport, run_drain_task
 
-__all__ = ["DrainResult", "drain"]
-
 _log = get_logger(__name__)
 _VERSION: Final = 1
 

@@ -20,8 +20,6 @@ from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.registration import register
 from servicebus_pair.spark.datasource.write_schema import check_columns, check_rows
 
-__all__ = ["DEFAULT_PARTITIONS", "publish", "with_message_ids"]
-
 DEFAULT_PARTITIONS: Final = 8
 # Temporary columns, dropped before the write.
 _POSITION: Final = "servicebus_pair_position"

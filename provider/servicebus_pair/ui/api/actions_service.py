@@ -16,8 +16,6 @@ from servicebus_pair.ui.view.action_catalogue import ActionName
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["ActionRefusedError", "ActionResult", "set_syphon_control", "trigger_run"]
-
 _log = get_logger(__name__)
 # One DAG does both and reads the action from its configuration.
 _FAILOVER_ACTIONS: Final = (ActionName.FAIL_OVER, ActionName.FAIL_BACK)

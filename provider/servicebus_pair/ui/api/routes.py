@@ -44,8 +44,6 @@ from servicebus_pair.ui.cache.refresh_cache import CachedData, RefreshCache
 from servicebus_pair.ui.sources.reports import ReportStore
 from servicebus_pair.ui.view.action_catalogue import ActionName, build_action_view
 
-__all__ = ["build_app"]
-
 _MAX_BODY_BYTES: Final = 65_536
 _BODY_SECONDS: Final = 20.0
 _DEFAULT_INTERVAL_SECONDS: Final = 5.0

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from servicebus_pair.ui.view.action_catalogue import ActionName
 
-__all__ = ["ActionRequest", "RequestBodyError", "parse_request"]
-
 # Without control characters, which would forge lines of logs.
 _PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=_PRINTED)]

@@ -8,8 +8,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["REPORT_HEADERS", "StaticFile", "load_static_file"]
-
 _MEDIA_TYPES: Final = {
     "page.html": "text/html",
     "page.css": "text/css",

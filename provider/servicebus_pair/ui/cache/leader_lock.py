@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from servicebus_pair.ui.sources.collector import PairStatus
 
-__all__ = ["LeaderLock"]
-
 _log = get_logger(__name__)
 # An older result is ignored: its writer has stopped.
 _MAX_AGE_SECONDS: Final = 60.0

@@ -29,8 +29,6 @@ from servicebus_pair.ui.view.access import change_runs, dag_ids_of, without_dags
 from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import PairView, RunView
 
-__all__ = ["CachedData", "RefreshCache"]
-
 _log = get_logger(__name__)
 # Polling stops this long after the last request.
 _IDLE_SECONDS: Final = 60.0

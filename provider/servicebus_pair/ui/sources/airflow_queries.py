@@ -25,8 +25,6 @@ from servicebus_pair.ui.sources.task_values import are_counters, read_json
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["ACTIVE_STATES", "PairDag", "Records", "TaskActivity", "read_records"]
-
 # States of a task instance that has not finished.
 ACTIVE_STATES: Final = ("queued", "scheduled", "running", "deferred", "up_for_retry", "restarting")
 _DAY: Final = timedelta(days=1)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from servicebus_pair.core.sdk import NamespaceClient, QueueDepth, ReceivedMessage
     from servicebus_pair.core.spool import SpooledEntity
 
-__all__ = ["Collector", "PairStatus", "PeekResult", "unwatched"]
-
 _log = get_logger(__name__)
 _PROBE_TIMEOUT: Final = 3.0
 _CALL_TIMEOUT: Final = 4.0

@@ -14,8 +14,6 @@ from servicebus_pair.core.model import OPTION_CHECKS
 from servicebus_pair.core.pair import ENDPOINT_SETTINGS, SIDES
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
-__all__ = ["load_pair_settings"]
-
 _VARIABLE_PREFIX: Final = "AIRFLOW_CONN_"
 _NAME: Final = re.compile(r"\w+", re.ASCII)
 

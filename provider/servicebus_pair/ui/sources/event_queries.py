@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from servicebus_pair.airflow_runtime.airflow_version import AssetEvent
 
-__all__ = ["AUDIT_LOG_EVENT", "ActionRecord", "HealthEvent", "read_action_log", "read_cost_reports", "read_events"]
-
 AUDIT_LOG_EVENT: Final = "servicebus_pair"
 _EVENT_KINDS: Final = ("failover", "recovery", "backlog", "drained")
 _MAX_EVENTS: Final = 1000

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from servicebus_pair.core import Endpoint
 
-__all__ = ["ProbeError", "probe_namespace"]
-
 _SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _AMQPS_PORT: Final = 5671
 _HTTPS_PORT: Final = 443

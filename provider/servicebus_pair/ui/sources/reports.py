@@ -23,8 +23,6 @@ from typing import Any, Final
 
 from servicebus_pair.core.model import DaemonThread, get_logger
 
-__all__ = ["ReportStore", "ReportSummary", "report_path"]
-
 _log = get_logger(__name__)
 _PART: Final = re.compile(r"[\w.~-]{1,250}", re.ASCII)
 _FOLDER: Final = "reconcile"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
-__all__ = ["SYPHON_OPERATOR", "Run", "read_recoveries", "read_runs", "same_task_instance", "to_timestamp"]
-
 SYPHON_OPERATOR: Final = "ServiceBusPairSyphonOperator"
 _MAX_RESULTS: Final = 1000
 _REPORT_TASK: Final = "report"

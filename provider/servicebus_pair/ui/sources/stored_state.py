@@ -12,8 +12,6 @@ from servicebus_pair.ui.sources.task_values import read_json
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["StoredState", "read_states"]
-
 
 class StoredState:
     """The state of one pair, as JSON.

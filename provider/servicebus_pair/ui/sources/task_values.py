@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-__all__ = ["are_counters", "cost_report", "event_extra", "numbers_of", "read_json"]
-
 _MAX_CHARACTERS: Final = 2**20
 _COUNTERS: Final = ("syphoned", "unspooled", "per_second", "at")
 _COUNTERS_BY_NAME: Final = ("syphoned_by_entity", "dead_lettered", "operations")

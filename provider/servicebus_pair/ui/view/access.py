@@ -10,8 +10,6 @@ from servicebus_pair.ui.sources.airflow_queries import PairDag
 from servicebus_pair.ui.view.action_catalogue import ActionName, build_action_view
 from servicebus_pair.ui.views import ActionRecordView, CostView, IncidentView, PairView, RunView
 
-__all__ = ["change_runs", "dag_ids_of", "without_dags"]
-
 
 def dag_ids_of(pair: PairView, dags: Sequence[PairDag]) -> frozenset[str]:
     """Return the DAGs that the view names.

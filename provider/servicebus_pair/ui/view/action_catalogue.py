@@ -29,8 +29,6 @@ from typing import Final
 from servicebus_pair.ui.sources.airflow_queries import PairDag
 from servicebus_pair.ui.views import ActionView
 
-__all__ = ["ActionName", "build_action_view"]
-
 
 class ActionName(StrEnum):
     """Names of all actions, as in the API."""

@@ -14,8 +14,6 @@ from servicebus_pair.ui.sources.airflow_queries import TaskActivity
 from servicebus_pair.ui.sources.collector import PeekResult
 from servicebus_pair.ui.views import EntityView
 
-__all__ = ["build_entity_views"]
-
 # Values of EntityHealth.by for automatic failovers; any other is a person or a drill.
 _AUTOMATIC: Final = ("send", "publish", "ping", "session order")
 _DIVERTED: Final = "Messages are in the backlog, but no task reported a failover: the sender runs outside Airflow."

@@ -15,8 +15,6 @@ from servicebus_pair.ui.sources.event_queries import HealthEvent
 from servicebus_pair.ui.sources.run_queries import Run
 from servicebus_pair.ui.views import IncidentView, RunView
 
-__all__ = ["build_incident_views", "build_run_view"]
-
 _MAX_INCIDENTS: Final = 50
 _DISPLAYED_RESULTS: Final = ("moved", "dead_lettered", "lost", "seconds", "duplicates_possible")
 _BACKLOG_WATCHER: Final = "backlog watcher"

@@ -36,8 +36,6 @@ from servicebus_pair.ui.views import (
     SyphonView,
 )
 
-__all__ = ["build_pair_view"]
-
 _SENDS_HOURS: Final = 6
 _DAY: Final = timedelta(days=1)
 _MAX_ACTION_RECORDS: Final = 20

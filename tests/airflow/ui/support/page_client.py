@@ -12,8 +12,6 @@ from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID
 
-__all__ = ["PAIR_URL", "USERS", "api_server_app", "auth_header", "page_with", "wait_for_pair"]
-
 PAIR_URL: Final = f"/api/pairs/{CONN_ID}"
 # An admin, an op, a user and a viewer; each password is the user's name.
 USERS: Final = ("admin", "otto", "una", "vic")

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.airflow.conftest import CONN_ID, RunDag
 
-__all__ = ["run_recovery", "write_report"]
-
 
 def run_recovery(run_dag: RunDag, result: Mapping[str, Any]) -> str:
     """Run the DAG ``flights_recovery``, triggered by a failover event, whose task returns ``result``; the run id."""

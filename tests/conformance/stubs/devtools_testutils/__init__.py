@@ -17,25 +17,6 @@ from typing import Any, ClassVar, Final
 
 from tests.conformance.embedded_service import NAMESPACE, current_service
 
-__all__ = [
-    "AzureMgmtPreparer",
-    "AzureMgmtRecordedTestCase",
-    "AzureRecordedTestCase",
-    "AzureTestError",
-    "CachedResourceGroupPreparer",
-    "FakeResource",
-    "PowerShellPreparer",
-    "RandomNameResourceGroupPreparer",
-    "ReservedResourceNameError",
-    "ResourceGroupPreparer",
-    "add_general_regex_sanitizer",
-    "get_credential",
-    "get_region_override",
-    "recorded_by_proxy",
-    "set_bodiless_matcher",
-    "set_custom_default_matcher",
-]
-
 TestFunction = Callable[..., Any]
 
 _NAMESPACE_PREPARER: Final = "ServiceBusNamespacePreparer"

@@ -17,8 +17,6 @@ from azure.servicebus import __version__
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk._private.decode_limits import limit_arrays
 
-__all__ = ["PATH_VARIABLE", "TESTED_VERSIONS", "fast_path", "relays", "tracing"]
-
 _log = get_logger(__name__)
 TESTED_VERSIONS: Final = ("7.15.0",)
 """The versions of azure-servicebus that all tests were run with; the only ones on which private names are used."""

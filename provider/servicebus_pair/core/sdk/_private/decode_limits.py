@@ -13,8 +13,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-__all__ = ["MAX_ELEMENTS_WITHOUT_BYTES", "limit_arrays"]
-
 MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 """How many null, true, false, 0 or empty lists an array may hold that writes them without any bytes."""
 _ARRAY8: Final = 0xE0

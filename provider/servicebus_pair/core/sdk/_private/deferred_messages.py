@@ -18,8 +18,6 @@ from azure.servicebus.aio import ServiceBusReceiver
 
 from servicebus_pair.core.model.logs import get_logger
 
-__all__ = ["remove_deferred"]
-
 _log = get_logger(__name__)
 _OPERATION: Final = b"com.microsoft:receive-by-sequence-number"
 # The value of receiver-settle-mode that removes what is received.

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from servicebus_pair.core.model.logs import get_logger
 
-__all__ = ["FrameReader", "check_attached", "mapped_error", "now", "stop_keep_alive"]
-
 _log = get_logger(__name__)
 # The SDK's state of a link that is attached.
 _ATTACHED: Final = 3

@@ -22,8 +22,6 @@ import certifi
 
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
-__all__ = ["patch_link", "patch_session_browsers", "shared_ssl_context"]
-
 # A broken connection "responds" immediately for ever; after this many responses the SDK may sleep.
 _MAX_RESPONSES: Final = 50
 # The SDK waits 0.2 s for a response: a call that took this long received none.

@@ -16,8 +16,6 @@ from azure.servicebus.aio import ServiceBusReceiver
 
 from servicebus_pair.core.protocol.message_outline import MessageOutline, OutlineReader
 
-__all__ = ["peek_outlines"]
-
 _OK = 200
 
 

@@ -28,8 +28,6 @@ from servicebus_pair.core.sdk._private.frame_reader import (
     stop_keep_alive,
 )
 
-__all__ = ["RawReceiver", "Settlement", "runs"]
-
 _TRANSFER: Final = 0x14
 _DISPOSITION: Final = 0x15
 _SMALL_LIST: Final = 0xC0

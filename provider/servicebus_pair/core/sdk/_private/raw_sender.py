@@ -27,8 +27,6 @@ from servicebus_pair.core.sdk._private.frame_reader import (
     stop_keep_alive,
 )
 
-__all__ = ["RawSender"]
-
 _TRANSFER: Final = 0x14
 _FRAME_HEADER: Final = struct.Struct(">IBBH")
 _TRUE: Final = b"\x41"

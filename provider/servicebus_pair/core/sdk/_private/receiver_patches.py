@@ -28,19 +28,6 @@ from typing import Any, Final, Literal, TypeAlias
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
-__all__ = [
-    "PartialSettlementError",
-    "Settlement",
-    "can_settle_ranges",
-    "contiguous_ranges",
-    "decode_error",
-    "drain_credit",
-    "has_buffered_messages",
-    "patch_receiver",
-    "release_ranges",
-    "settle_range",
-]
-
 _RELEASED: Final = "released"
 Settlement: TypeAlias = Literal["complete", "abandon", "defer"]
 _OUTCOMES: Final[Mapping[Settlement, tuple[str, Mapping[str, bool]]]] = {

@@ -21,8 +21,6 @@ from azure.servicebus.aio import ServiceBusSender
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 
-__all__ = ["patch_sender", "send_preencoded"]
-
 # AMQP 1.0, sections 2.3.1 and 2.7.5: data offset and type of a frame; the descriptor of a transfer with a list of six
 # fields; then its message format, which is 0 for a single message, and that it is neither settled nor continued.
 _FRAME_TYPE: Final = b"\x02\x00"

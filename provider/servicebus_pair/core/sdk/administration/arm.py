@@ -20,8 +20,6 @@ from servicebus_pair.core.protocol.backlog_queues import QueueSettings
 from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, SdkAdministration, split_subscription
 from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
 
-__all__ = ["ArmAdministration"]
-
 _PROPERTY_NAMES: Final = {
     "max_size_in_megabytes": "maxSizeInMegabytes",
     "max_delivery_count": "maxDeliveryCount",

@@ -27,17 +27,6 @@ from servicebus_pair.core.protocol.iso_duration import format_duration
 from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
 from servicebus_pair.core.sdk.error_mapping import classify, error_text
 
-__all__ = [
-    "Administration",
-    "QueueDepth",
-    "SdkAdministration",
-    "ServiceBusAdministration",
-    "classify_http",
-    "duration_text",
-    "sdk_client",
-    "split_subscription",
-]
-
 _CALL_TIMEOUT: Final = 30.0
 _MAX_TIME_SPAN_DAYS: Final = 10_675_199
 _SUBSCRIPTION: Final = re.compile(r"(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)

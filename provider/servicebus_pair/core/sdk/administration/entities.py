@@ -16,8 +16,6 @@ from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN
 from servicebus_pair.core.sdk.administration.data_plane import SdkAdministration, duration_text, sdk_client
 
-__all__ = ["EntityAdministration", "EntityName"]
-
 _RULE_SETTINGS: Final = ("sql", "correlation", "action")
 _SUBSCRIPTION: Final = re.compile(
     r"(?P<topic>.+)/Subscriptions/(?P<subscription>[^/]+)(?:/Rules/(?P<rule>[^/]+))?", re.IGNORECASE

@@ -11,8 +11,6 @@ from azure.core.exceptions import DecodeError, HttpResponseError
 from azure.core.pipeline.transport import AioHttpTransport
 from multidict import CIMultiDict, CIMultiDictProxy
 
-__all__ = ["GuardedTransport"]
-
 _MAX_BYTES: Final = 8 * 2**20
 _ENCODING: Final = "content-encoding"
 _UNPACKED: Final = ("identity", "gzip", "deflate")

@@ -9,8 +9,6 @@ from azure.servicebus import ServiceBusReceivedMessage
 from servicebus_pair.core.protocol.encoded_message import broker_value, message_id_of
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
-__all__ = ["RelayDelivery"]
-
 
 class RelayDelivery(ReceivedMessage):
     """An encoded message of a queue; equal to itself only.

@@ -10,8 +10,6 @@ from servicebus_pair.core.protocol.relayed_message import RelayedMessage
 from servicebus_pair.core.protocol.typed_values import to_text
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 
-__all__ = ["encode_message"]
-
 _NO_LIMIT: Final = 2**63
 
 

@@ -19,8 +19,6 @@ from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
 from servicebus_pair.core.sdk.session_link import SessionLink
 
-__all__ = ["RelayReceiveLink", "RelaySessionLink"]
-
 _LOCKED_UNTIL: Final = "x-opt-locked-until"
 ResultT = TypeVar("ResultT")
 

@@ -17,8 +17,6 @@ from servicebus_pair.core.sdk.link import remaining_seconds
 from servicebus_pair.core.sdk.relay.encoding import encode_message
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot, noop
 
-__all__ = ["RelaySendLink"]
-
 
 @dataclass(slots=True, eq=False)
 class _Attachment:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LONGEST_ATTEMPT", "AttemptTimeouts"]
-
 # Seconds: half of the lock duration of backlog queues; the rest is for settling.
 LONGEST_ATTEMPT: Final = 30.0
 # A confirmation that took less than this share of the time counts as quick.

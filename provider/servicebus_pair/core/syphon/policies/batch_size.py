@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["INITIAL_BATCH_SIZE", "next_batch_size"]
-
 INITIAL_BATCH_SIZE: Final = 16
 _GROWTH: Final = 4
 

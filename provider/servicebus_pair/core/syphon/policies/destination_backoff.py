@@ -14,16 +14,6 @@ from typing import Final
 
 from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
 
-__all__ = [
-    "MAX_BACKOFF",
-    "MAX_CONSECUTIVE_FAILURES",
-    "DestinationBackoff",
-    "PermanentFailures",
-    "backoff_delay",
-    "explain_destination_error",
-    "explain_queue_error",
-]
-
 # Seconds.
 MAX_BACKOFF: Final = 120.0
 MAX_CONSECUTIVE_FAILURES: Final = 5

@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["LinkPool"]
-
 _EXTRA_LINKS: Final = 2
 
 

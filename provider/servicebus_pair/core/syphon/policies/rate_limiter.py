@@ -9,8 +9,6 @@ from typing import Final
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.interfaces import Clock
 
-__all__ = ["RateLimiter"]
-
 _ROUNDING: Final = 1e-6
 _MIN_PAUSE: Final = 0.001
 
