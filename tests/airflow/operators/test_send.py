@@ -185,9 +185,9 @@ def test_json_bodies_and_properties_of_every_type_arrive(pair: Pair, run_dag: Ru
 @pytest.fixture
 def _unknown_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the service reject what the sender does not know to be too large."""
-    from servicebus_pair.core.send import message_limits
+    from servicebus_pair.core.protocol import amqp_message
 
-    monkeypatch.setattr(message_limits, "MAX_PROPERTY_BYTES", 2**30)
+    monkeypatch.setattr(amqp_message, "MAX_PROPERTY_BYTES", 2**30)
 
 
 POISON = {"body": "poison", "message_id": "p", "application_properties": {"large": "x" * 33 * 1024}}

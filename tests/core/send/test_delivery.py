@@ -39,13 +39,12 @@ from servicebus_pair.core.model.health_transitions import FailOver
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, body_digest
 from servicebus_pair.core.sdk import message_batch
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import InputMessages
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.delivery import Delivery
-from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
-from servicebus_pair.core.send.input_messages import InputMessages
-from servicebus_pair.core.send.primary_sender import SenderContext
+from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliveryState, TrackedMessage
 from servicebus_pair.core.send.queue_selector import BacklogHealth
+from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, LocalPair, numbered, open_quick_pair
 from tests.core.support.manual_clock import ManualClock

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import ConfigurationError, SendTimeoutError
+from servicebus_pair.core.send.batch_delivery import prepare_delay
+from servicebus_pair.core.send.next_step import attempt_timeout
 from servicebus_pair.core.send.timeouts import (
     BacklogSearchBudget,
     Deadline,
-    attempt_timeout,
-    prepare_delay,
     search_timeout,
 )
 from tests.core.support.manual_clock import ManualClock

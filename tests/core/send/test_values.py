@@ -8,14 +8,14 @@ from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
-    check_values("send", mutable={"_Part"}, keyword_only={"AttemptHistory", "SendPolicy"})
+    check_values("send", mutable={"Part"}, keyword_only={"AttemptHistory", "SendPolicy"})
 
 
 def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
     check_defaults(
         "send",
         {
-            "PrimarySender._slot.sends": True,
+            "BatchDelivery._slot.sends": True,
             "next_step.deadline": inf,
             "BacklogSearchBudget.__init__.longest": 10.0,
         },
@@ -30,24 +30,17 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "backlog_copies._MESSAGE_OVERHEAD_BYTES": 300,
             "backlog_copies.LARGEST_UNCHECKED": 26_214,
             "diversion._MAX_SESSION_QUEUE_ATTEMPTS": 3,
-            "message_limits.MAX_PROPERTY_BYTES": 32_768,
-            "message_limits.MAX_PROPERTIES_BYTES": 65_536,
-            "message_limits._MAX_BYTES_PER_CHARACTER": 4,
-            "message_limits._SCALAR_BYTES": 17,
-            "message_limits._SHORT_LENGTH": 2,
-            "message_limits._LONG_LENGTH": 5,
-            "message_limits._LONGEST_SHORT": 255,
-            "message_limits._SECTION_BYTES": 12,
             "next_step._MAX_REJECTIONS": 3,
             "next_step._MAX_BUSY_ANSWERS": 10,
             "next_step._INITIAL_DELAY": 0.25,
             "next_step._MAX_DELAY": 5.0,
             "next_step._MAX_DOUBLINGS": 10,
             "timeouts.MAX_CALL_TIMEOUT": 10.0,
+            "next_step._MIN_ATTEMPT": 1.0,
             "timeouts._MIN_ATTEMPT": 1.0,
-            "timeouts._MIN_LATE_ATTEMPT": 0.7,
-            "timeouts._MIN_PREPARE_DELAY": 0.3,
-            "timeouts._LINK_OPENING": 3.0,
+            "next_step._MIN_LATE_ATTEMPT": 0.7,
+            "batch_delivery._MIN_PREPARE_DELAY": 0.3,
+            "batch_delivery._LINK_OPENING": 3.0,
             "timeouts._MIN_SEARCH": 10.0,
             "timeouts._MAX_SEARCH": 20.0,
             "timeouts._UNRESPONSIVE_SEARCH": 4.0,

@@ -15,9 +15,8 @@ from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.backlog_sender import BacklogSender
-from servicebus_pair.core.send.delivery_state import DeliveryState
+from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliveryState
 from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.manual_clock import ManualClock

@@ -21,7 +21,6 @@ from servicebus_pair.core.model.health_transitions import FailOver, MarkHealthy
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, SystemClock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
-from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.pair.backlog_management import BacklogManagement
 from servicebus_pair.core.pair.continuous_syphon import run_continuously
@@ -31,7 +30,7 @@ from servicebus_pair.core.pair.spool_recovery import recover
 from servicebus_pair.core.protocol.backlog_queues import backlog_prefixes, is_session_queue
 from servicebus_pair.core.receive.receiver import PairReceiver, ReceiveContext
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
-from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.pair_context import PairContext, ProcessLoopGuard
 from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
 from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.spool.drain import SpoolReport

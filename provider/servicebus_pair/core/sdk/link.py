@@ -66,12 +66,6 @@ class LinkOwner(Protocol):
         """Close a discarded handler in the background."""
 
 
-async def _run_cancellable(call: Awaitable[ResultT], seconds: float) -> ResultT:
-    """Bound a call on an open link, where cancellation works: a separate task would be too expensive per send."""
-    async with asyncio.timeout(seconds):
-        return await call
-
-
 class Link:
     """One sender or receiver of the SDK, used by one coroutine at a time."""
 
@@ -110,9 +104,15 @@ class Link:
             self._client.check_open()
         if self._handler is None:
             self._handler, self._last_used = self._create_handler(), -inf
-        run = _run_cancellable if is_open else self._client.run_bounded
+        seconds = timeout + _OUTER_GRACE
         try:
-            result = await run(operation(self._handler), timeout + _OUTER_GRACE)
+            call = operation(self._handler)
+            if is_open:
+                # Cancellation works: a separate task would be too expensive per send.
+                async with asyncio.timeout(seconds):
+                    result = await call
+            else:
+                result = await self._client.run_bounded(call, seconds)
         except asyncio.CancelledError:
             # The handler may have written half a frame: never use it again.
             self._discard()

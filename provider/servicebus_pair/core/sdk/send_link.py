@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -170,9 +171,8 @@ class SendLink(Link):
                 return False
             on_start()
             self._client.meter.count_sizes(self._client.send_operation, batch.sizes)
-            await self._attempt(
-                "send to", lambda sender: self._send(sender, batch, timeout=remaining), timeout=remaining, is_open=True
-            )
+            sending = partial(self._send, batch=batch, timeout=remaining)
+            await self._attempt("send to", sending, timeout=remaining, is_open=True)
             return True
         finally:
             self._lock.release()
@@ -227,11 +227,11 @@ class SendLink(Link):
             )
 
     def _on_success(self) -> None:
-        super()._on_success()
+        self._last_used = asyncio.get_running_loop().time()
         if self._client.idle_links.crowded:
             self._client.idle_links.trim(self)
 
-    def _send(self, sender: ServiceBusSender, batch: EncodedBatch, *, timeout: float) -> Awaitable[None]:
+    def _send(self, sender: ServiceBusSender, *, batch: EncodedBatch, timeout: float) -> Awaitable[None]:
         encoded = batch.encoded_form if self._takes_preencoded else None
         if encoded is None:
             return sender.send_messages(batch.public_form, timeout=timeout)

@@ -11,9 +11,8 @@ from servicebus_pair.core.model.events import BacklogCopyTooLarge
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import STANDARD_BATCH_BYTES, SendLink
-from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, copy_overhead
-from servicebus_pair.core.send.delivery_state import TrackedMessage
+from servicebus_pair.core.send.delivery_state import AttemptExecutor, TrackedMessage
 from servicebus_pair.core.send.diversion import Diversion
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT, Deadline

@@ -1,52 +1,39 @@
-"""Delivers the batches of one send: executes what is decided, until each message has its end (SPEC section 4)."""
+"""Delivers the batches of one send: attempts on the entity itself, as it is decided (SPEC section 4)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from typing import Final
 
-from servicebus_pair.core.model.errors import (
-    MessageTooLargeError,
-    NoBacklogQueueError,
-    SendTimeoutError,
-    SpoolError,
-    TimedOutError,
-)
-from servicebus_pair.core.model.health_state import EntityHealth
-from servicebus_pair.core.model.health_transitions import BeginSpool
-from servicebus_pair.core.model.logs import get_logger
-from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.model.errors import SendTimeoutError, ServiceError
+from servicebus_pair.core.model.events import Route
+from servicebus_pair.core.model.health_state import HealthState
+from servicebus_pair.core.model.health_transitions import SendFailed, SendSucceeded
 from servicebus_pair.core.protocol.batching import BatchPacker
-from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
-from servicebus_pair.core.send.backlog_copies import UnencodedBatch
-from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
-from servicebus_pair.core.send.diversion import checked_copy
+from servicebus_pair.core.sdk.error_mapping import triggers_failover
+from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, UnencodedBatch
+from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliveryState, SendOperation, TrackedBatch
+from servicebus_pair.core.send.last_step import NO_HISTORY, LastStep, Part
 from servicebus_pair.core.send.next_step import (
+    Attempt,
     AttemptHistory,
-    Divert,
-    Fail,
     Pause,
     Probe,
-    Refuse,
-    Split,
     Spool,
-    TimeOut,
+    attempt_timeout,
     next_step,
+    remaining_interval,
 )
 from servicebus_pair.core.send.pair_context import lease
-from servicebus_pair.core.send.primary_sender import NO_HISTORY, PrimarySender, SenderContext
+from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 
-_log = get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Part:
-    """Messages that are sent together, and what happened to them so far."""
-
-    messages: list[TrackedMessage]
-    batch: TrackedBatch | None = None
-    history: AttemptHistory = NO_HISTORY
+# Seconds. The link to the backlog is opened while a late attempt is still running: by its end, it is open.
+_MIN_PREPARE_DELAY: Final = 0.3
+_LINK_OPENING: Final = 3.0
 
 
 class BatchDelivery:
@@ -68,8 +55,9 @@ class BatchDelivery:
         self._clock = context.clock
         self._link = sender.link
         self._policy = sender.policy
+        self._operation = operation
         self._deadline = deadline
-        executor = AttemptExecutor(
+        self._executor = AttemptExecutor(
             sender.entity,
             state,
             registry=context.registry,
@@ -77,110 +65,134 @@ class BatchDelivery:
             unspooled_from=context.unspooled_from,
             hold_lease=None if context.order is None else context.order.lease_holder(sender.entity),
         )
-        self._executor = executor
-        self._primary = PrimarySender(sender, executor, operation=operation, deadline=deadline)
 
     async def open_link(self) -> None:
         """Open the link to the entity for its size limits, unless the primary cannot be reached now."""
-        await self._primary.open_link()
+        if self._is_failed_over():
+            return  # a hanging ping may hold the link
+        self._deadline.remaining()
+        timer = _AttemptTimer(self._clock.now())
+        try:
+            await self._link.open_in_slot(self._slot(NO_HISTORY, timer, sends=False))
+        except ServiceError as error:
+            if self._is_final(error):
+                raise
+            if not self._policy.spools:
+                self._deadline.remaining(last=error)
+            if triggers_failover(error, self._context.options):
+                self._record_failure(error, timer.began)
+        finally:
+            timer.end()
 
     def new_batch(self) -> TrackedBatch | UnencodedBatch:
         """Return an empty batch, encoded only if it is likely to go to the primary."""
-        return UnencodedBatch() if self._primary.failed_over else TrackedBatch(self._link.new_batch())
+        return UnencodedBatch() if self._is_failed_over() else TrackedBatch(self._link.new_batch())
 
     async def deliver(self, batch: TrackedBatch | UnencodedBatch) -> None:
         """Deliver the messages of a batch, in parts where that is necessary."""
-        parts = deque([_Part(batch.messages, batch if isinstance(batch, TrackedBatch) else None)])
+        parts = deque([Part(batch.messages, batch if isinstance(batch, TrackedBatch) else None)])
+        order = self._context.order
+        if order is not None:
+            try:
+                timeout = self._deadline.remaining()
+                await order.enter_send(self._entity, timeout=timeout, unspools=self._policy.unspools)
+            except TimeoutError as error:
+                raise self._deadline.timeout_error(last=None) from error
+        try:
+            while parts:
+                part = parts.popleft()
+                try:
+                    while (instead := await self._take_step(part)) is None:
+                        pass
+                except SendTimeoutError:
+                    if not self._policy.spools:
+                        raise
+                    instead = await self._last_step.execute(part, Spool())
+                parts.extendleft(reversed(instead))
+        finally:
+            if order is not None:
+                order.leave_send(self._entity)
+
+    async def _take_step(self, part: Part) -> list[Part] | None:
+        """Take the next step of a part; return the parts that take its place, or ``None`` when it goes on itself."""
         order = self._context.order
         if order is None:
-            await self._deliver_parts(parts)
-            return
-        try:
-            timeout = self._deadline.remaining()
-            await order.enter_send(self._entity, timeout=timeout, unspools=self._policy.unspools)
-        except TimeoutError as error:
-            raise self._deadline.timeout_error(last=None) from error
-        try:
-            await self._deliver_parts(parts)
-        finally:
-            order.leave_send(self._entity)
-
-    async def _deliver_parts(self, parts: deque[_Part]) -> None:
-        while parts:
-            part = parts.popleft()
-            try:
-                while (instead := await self._take_step(part)) is None:
-                    pass
-            except SendTimeoutError:
-                if not self._policy.spools:
-                    raise
-                instead = await self._finish(part, Spool())
-            parts.extendleft(reversed(instead))
-
-    async def _take_step(self, part: _Part) -> list[_Part] | None:
-        """Take the next step of a part; return the parts that take its place, or ``None`` when it goes on itself."""
+            health = self._registry.current(self._entity)
+        else:
+            health = await lease(self._context, self._entity, self._deadline, last=part.history.last_error)
+        now = self._clock.now()
         step = next_step(
             part.history,
-            await self._settled_health(part.history),
-            now=self._clock.now(),
+            health,
+            now=now,
             messages=len(part.messages),
             policy=self._policy,
             deadline=self._deadline.at,
             backlog_is_down=self._policy.spools and self._context.backlog_health.is_down,
         )
-        if isinstance(step, Split | Refuse | Divert | Spool | Fail | TimeOut):
-            return await self._finish(part, step)
-        if isinstance(step, Pause | Probe):
-            await self._wait(part, step)
-            return None
-        if part.batch is None:
-            return self._encoded(part)
-        history = await self._primary.attempt(part.batch, part.history)
-        if history is None:
-            return []
-        part.history = history
-        return self._encoded(part) if self._is_refused_mixture(part) else None
-
-    async def _settled_health(self, history: AttemptHistory) -> EntityHealth:
-        if self._context.order is None:
-            return self._registry.current(self._entity)
-        return await lease(self._context, self._entity, self._deadline, last=history.last_error)
-
-    async def _wait(self, part: _Part, step: Pause | Probe) -> None:
-        if isinstance(step, Probe):
-            part.history = await self._primary.probe(part.history)
-        else:
-            await self._registry.wait_for_change(self._entity, timeout=step.seconds)
-            part.history = part.history.paused()
-
-    async def _finish(self, part: _Part, step: Split | Refuse | Divert | Spool | Fail | TimeOut) -> list[_Part]:
-        """Execute the last step of a part; return the parts that take its place."""
         match step:
-            case Split():
-                middle = (len(part.messages) + 1) // 2
-                halves = part.messages[:middle], part.messages[middle:]
-                return [_Part(half, None, part.history.part()) for half in halves]
-            case Refuse():
-                self._refuse(part)
-                return []
-            case Divert():
-                return await self._divert(part)
-            case Spool():
-                return await self._spool(part)
-            case TimeOut(error):
-                raise self._deadline.timeout_error(last=error)
-            case Fail(error):
-                raise error
+            case Attempt():
+                return self._encoded(part) if part.batch is None else await self._attempt(part, part.batch, now)
+            case Pause(seconds):
+                await self._registry.wait_for_change(self._entity, timeout=seconds)
+                part.history = part.history.paused()
+                return None
+            case Probe():
+                part.history = await self._probe(part.history)
+                return None
+            case _:
+                return await self._last_step.execute(part, step)
 
-    def _encoded(self, part: _Part) -> list[_Part]:
+    @property
+    def _last_step(self) -> LastStep:
+        return LastStep(self._sender, self._executor, deadline=self._deadline)
+
+    async def _attempt(self, part: Part, batch: TrackedBatch, now: float) -> list[Part] | None:
+        """Attempt to send a part; return what takes its place, or ``None`` when it goes on itself."""
+        if max(batch.encoded.sizes) > LARGEST_UNCHECKED:
+            self._sender.backlog.check_sizes(batch.encoded)
+        timer = _AttemptTimer(now)
+        slot = self._slot(part.history, timer)
+        try:
+            sent = await self._executor.attempt(batch, self._operation, slot, route=Route.PRIMARY)
+        except ServiceError as error:
+            part.history = self._failed(part.history, error, timer)
+            return self._encoded(part) if self._is_refused_mixture(part) else None
+        finally:
+            timer.end()
+        ended = self._clock.now()
+        if sent:
+            if self._registry.current(self._entity).state is HealthState.SUSPECT:
+                self._registry.apply(self._entity, SendSucceeded())
+            self._context.accepted_at[self._sender.key] = ended
+            return []
+        if ended - now >= self._sender.longest_wait:
+            # The link was busy with other sends all the time: the clock of this send goes on.
+            part.history = part.history.waited(since=now)
+        return None
+
+    async def _probe(self, history: AttemptHistory) -> AttemptHistory:
+        """Find out whether the entity takes anything else than a message that it rejected."""
+        since, accepted_at = history.rejected_since or 0.0, self._context.accepted_at
+        key = self._sender.key
+        if accepted_at.get(key, 0.0) <= since:
+            timeout = self._attempt_timeout(history, self._clock.now())
+            failure = await self._context.prober.probe(self._entity, timeout=timeout)
+            if failure is not None:
+                self._record_failure(failure, history.rejected_since)
+                return history.probed(works_at=None)
+            accepted_at[key] = self._clock.now()
+        return history.probed(works_at=accepted_at[key])
+
+    def _encoded(self, part: Part) -> list[Part]:
         """Pack messages for the primary, in their order within each session."""
         packer = BatchPacker(
             lambda: TrackedBatch(self._link.new_batch()), key=lambda tracked: self._link.batch_key(tracked.message)
         )
         full = [batch for each in part.messages if (batch := packer.add(each)) is not None]
-        return [_Part(batch.messages, batch, part.history) for batch in (*full, *packer.flush())]
+        return [Part(batch.messages, batch, part.history) for batch in (*full, *packer.flush())]
 
-    def _is_refused_mixture(self, part: _Part) -> bool:
+    def _is_refused_mixture(self, part: Part) -> bool:
         """Return whether the entity refused a batch for mixing sessions; from now on they are kept apart."""
         error = part.history.error
         mixed = error is not None and self._link.refuses_mixture(error, [each.message for each in part.messages])
@@ -188,79 +200,87 @@ class BatchDelivery:
             part.history = part.history.part()
         return mixed
 
-    def _refuse(self, part: _Part) -> None:
-        [message] = part.messages
-        verdict = part.history.last_error
-        assert verdict is not None  # noqa: S101 - for the type checker
-        _log.warning("entity=%s refuses one message and takes others: %s", self._entity, verdict)
-        self._executor.state.refuse(message, verdict)
+    def _slot(self, history: AttemptHistory, timer: _AttemptTimer, *, sends: bool = True) -> SendSlot:
+        """Return a slot that is given up once the entity failed over, and that ends with the failover interval.
 
-    async def _divert(self, part: _Part) -> list[_Part]:
-        """Send a part to the backlog; return what is left because the entity failed back meanwhile."""
-        try:
-            left = await self._sender.backlog.send(
-                part.messages, self._executor, because=part.history.last_error, deadline=self._deadline
-            )
-        except (NoBacklogQueueError, SendTimeoutError) as error:
-            part.history = part.history.not_diverted(error)
-            left = [each for each in part.messages if each.status is MessageStatus.QUEUED]
-        return [_Part(left, None, part.history.part())] if left else []
-
-    async def _spool(self, part: _Part) -> list[_Part]:
-        """Write a part to the spool; return what is left because the route of the entity changed meanwhile."""
-        history, spool = part.history, self._context.spool
-        try:
-            if self._policy.ordered:
-                part.messages = [each for each in part.messages if self._fits_backlog(each)]
-                if not part.messages:
-                    return []
-            else:
-                self._sender.backlog.try_again()
-            if not self._policy.ordered or await self._is_route_to_spool(history):
-                assert spool is not None  # noqa: S101 - for the type checker
-                await self._executor.spool(part.messages, spool)
-                return []
-        except TimedOutError as error:
-            _log.info("entity=%s: a write to the spool was ended: %s", self._entity, error)
-        except SpoolError as error:
-            reason = history.backlog_error or history.last_error
-            why = "" if reason is None else f" ({reason})"
-            raise NoBacklogQueueError(
-                f"neither namespace takes messages for {self._entity}{why}, nor does the spool: {error}",
-                cause=error if reason is None else reason,
-                result=SendResult(),
-                unsent=(),
-            ) from error
-        return [_Part(part.messages, None, replace(history.part(), backlog_error=None))]
-
-    def _fits_backlog(self, tracked: TrackedMessage) -> bool:
-        """Return whether the backlog can take a message, where it goes with session order; else refuse it."""
-        try:
-            checked_copy(tracked.message, entity=self._entity)
-        except MessageTooLargeError as error:
-            self._executor.state.refuse(tracked, error)
-            return False
-        return True
-
-    async def _is_route_to_spool(self, history: AttemptHistory) -> bool:
-        """With session order, return whether all processes send messages of the entity to the spool of this one.
-
-        That holds at the moment of the return: nothing may be waited for before the write begins.
-
-        :raises SpoolError: they go to another spool, or the processes could not agree.
+        :param sends: a lease is needed, which opening a link does not.
         """
-        spool = self._context.spool
-        name, begins = None if spool is None else await spool.name(), False
-        if name is not None and history.backlog_error is not None:
-            begins = not self._registry.current(self._entity).spool
-            reason = f"no backlog queue takes messages: {history.backlog_error.cause}"
-            self._registry.apply(self._entity, BeginSpool(name, reason))
-        chosen = (await lease(self._context, self._entity, self._deadline, last=history.last_error)).spool
-        if chosen and chosen != name:
-            raise SpoolError(
-                f"to keep the order of sessions, its messages go behind those in the spool {chosen}, and this process "
-                f"has {'no spool' if name is None else f'the spool {name}'}; empty that one where it can be seen"
-            )
-        if begins and not chosen:
-            raise SpoolError("the other processes could not be told, because its health was not changed")
-        return bool(chosen)
+
+        def still_wanted() -> bool:
+            if sends and self._policy.ordered and self._registry.lease_seconds_left(self._entity) <= 0:
+                return False
+            return not self._is_failed_over()
+
+        def seconds() -> float | None:
+            if not still_wanted():
+                return None
+            now = self._clock.now()
+            timeout = self._attempt_timeout(history, now)
+            timer.start(now, timeout, attached=self._link.attached, prepare=self._sender.backlog.prepare)
+            return timeout
+
+        wait_seconds = min(self._deadline.at - timer.began, self._sender.longest_wait)
+        return SendSlot(attempt_timeout=seconds, still_wanted=still_wanted, wait_seconds=wait_seconds)
+
+    def _attempt_timeout(self, history: AttemptHistory, now: float) -> float:
+        """Return the seconds that an attempt may take that starts now; it ends with the failover interval.
+
+        :raises SendTimeoutError: the deadline has passed.
+        """
+        left = remaining_interval(
+            self._registry.current(self._entity),
+            interval=self._policy.interval,
+            now=now,
+            failing_since=history.failing_since,
+        )
+        allowed = self._deadline.at - now
+        if allowed <= 0:
+            raise self._deadline.timeout_error(last=history.last_error)
+        return min(attempt_timeout(left, longest=self._sender.longest_attempt), allowed)
+
+    def _failed(self, history: AttemptHistory, error: ServiceError, timer: _AttemptTimer) -> AttemptHistory:
+        is_final = self._is_final(error)
+        after = history.failed(error, began=timer.began, was_attached=timer.was_attached, is_final=is_final)
+        if is_final:
+            return after
+        if after.counts:
+            self._record_failure(error, after.failing_since)
+        if not self._is_failed_over():
+            self._sender.backlog.prepare()
+        return after
+
+    def _record_failure(self, error: ServiceError, since: float | None) -> None:
+        began = self._clock.now() if since is None else since
+        self._registry.apply(self._entity, SendFailed(str(error), began))
+
+    def _is_failed_over(self) -> bool:
+        """Return whether the entity is failed over, as far as this process knows."""
+        health = self._registry.current(self._entity)
+        return health.state is not HealthState.HEALTHY and health.failed_over
+
+    def _is_final(self, error: ServiceError) -> bool:
+        return not (error.retriable or triggers_failover(error, self._context.options))
+
+
+def prepare_delay(timeout: float) -> float:
+    """Return after how many seconds of an attempt with this timeout the link to the backlog is opened."""
+    return max(_MIN_PREPARE_DELAY, timeout - _LINK_OPENING)
+
+
+class _AttemptTimer:
+    """When an attempt began, once the link was free; and the timer that opens the link to the backlog if it is slow."""
+
+    def __init__(self, now: float) -> None:
+        self.began = now
+        self.was_attached = False
+        self._prepare: asyncio.TimerHandle | None = None
+
+    def start(self, now: float, timeout: float, *, attached: bool, prepare: Callable[[], None]) -> None:
+        """Start the attempt; ``attached`` says whether the link had worked before."""
+        self.began, self.was_attached = now, attached
+        self._prepare = asyncio.get_running_loop().call_later(prepare_delay(timeout), prepare)
+
+    def end(self) -> None:
+        """End the attempt, whatever its outcome."""
+        if self._prepare is not None:
+            self._prepare.cancel()

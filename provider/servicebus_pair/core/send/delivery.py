@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator
 from math import inf
 
 from servicebus_pair.core.model.errors import SendCancelledError, SendError
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, check_message
 from servicebus_pair.core.protocol.batching import BatchPacker
-from servicebus_pair.core.sdk.messages import to_application
-from servicebus_pair.core.send.attempt import SendOperation, TrackedBatch
+from servicebus_pair.core.sdk.messages import InputMessages, to_application
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.batch_delivery import BatchDelivery
-from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
-from servicebus_pair.core.send.input_messages import InputMessages
-from servicebus_pair.core.send.message_limits import check_message
-from servicebus_pair.core.send.primary_sender import SenderContext
+from servicebus_pair.core.send.delivery_state import DeliveryState, SendOperation, TrackedBatch, TrackedMessage
+from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 
 _log = get_logger(__name__)
@@ -37,14 +34,11 @@ class Delivery:
         self._sender = sender
         self._link = sender.link
         self._state = state
-        self._deadline = Deadline(sender.pair.clock, timeout=timeout)
+        self._deadline = sender.no_deadline if timeout is None else Deadline(sender.pair.clock, timeout=timeout)
         self._batches = BatchDelivery(sender, operation=operation, state=state, deadline=self._deadline)
         self._packer: BatchPacker[TrackedBatch | UnencodedBatch] = BatchPacker(
-            self._batches.new_batch, key=self._batch_key
+            self._batches.new_batch, key=lambda tracked: self._link.batch_key(tracked.message)
         )
-
-    def _batch_key(self, tracked: TrackedMessage) -> Hashable:
-        return self._link.batch_key(tracked.message)
 
     async def run(self, messages: InputMessages) -> SendResult:
         """Deliver all of ``messages``.
@@ -53,7 +47,14 @@ class Delivery:
         :raises CancelledError: its cause carries the same, see ``find_send_error``.
         """
         try:
-            await self._deliver_all(messages)
+            for message in messages.available():
+                await self._pack(message)
+            if messages.is_stream:
+                stream = messages.stream()
+                while (streamed := await self._next(stream)) is not None:
+                    await self._pack(streamed)
+            for batch in self._packer.flush():
+                await self._batches.deliver(batch)
             self._raise_if_refused()
         except (asyncio.CancelledError, Exception) as error:
             send_error = self._send_error(error, messages)
@@ -62,16 +63,6 @@ class Delivery:
                 raise asyncio.CancelledError(*error.args) from send_error
             raise send_error from error
         return self._state.result()
-
-    async def _deliver_all(self, messages: InputMessages) -> None:
-        for message in messages.available():
-            await self._pack(message)
-        if messages.is_stream:
-            stream = messages.stream()
-            while (streamed := await self._next(stream)) is not None:
-                await self._pack(streamed)
-        for batch in self._packer.flush():
-            await self._batches.deliver(batch)
 
     async def _next(self, stream: AsyncIterator[AmqpMessage]) -> AmqpMessage | None:
         """Return the next message of a stream; ``None`` at its end.

@@ -20,14 +20,12 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.events import QueuePulled, Route
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, check_message
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.batching import BatchPacker, partition_key
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.send.attempt import AttemptExecutor, TrackedBatch
-from servicebus_pair.core.send.delivery_state import TrackedMessage
-from servicebus_pair.core.send.message_limits import check_message
+from servicebus_pair.core.send.delivery_state import AttemptExecutor, TrackedBatch, TrackedMessage
 from servicebus_pair.core.send.pair_context import PairContext, lease
 from servicebus_pair.core.send.timeouts import BacklogSearchBudget, Deadline, search_timeout
 

@@ -11,6 +11,9 @@
     neither namespace took it in time  -> Spool, if there is a spool
     failing for the failover interval  -> Divert, even while other sends succeed; Fail where order is kept
     any other failure                  -> Pause, longer each time
+
+From the first failing attempt to the first message in the backlog, a send may take the failover interval plus 2 s,
+whatever the primary does. So an attempt ends with the interval, and one that starts at its end gets 1 s.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ _MAX_BUSY_ANSWERS: Final = 10
 _INITIAL_DELAY: Final = 0.25
 _MAX_DELAY: Final = 5.0
 _MAX_DOUBLINGS: Final = 10
+_MIN_ATTEMPT: Final = 1.0
+_MIN_LATE_ATTEMPT: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +234,7 @@ def next_step(
     follows_spooled = policy.ordered and health.spool and not policy.unspools
     if follows_spooled or history.backlog_error is not None or deadline <= now:
         return Spool() if follows_spooled else _spool_or_end(history, policy)
-    if health.failed_over:
+    if health.state is not HealthState.HEALTHY and health.failed_over:
         return Spool() if policy.spools and backlog_is_down else Divert()
     match history.error:
         case None:
@@ -259,6 +264,16 @@ def remaining_interval(
     if health.state is HealthState.SUSPECT:
         since = health.since if since is None else min(since, health.since)
     return interval if since is None else since + interval - now
+
+
+def attempt_timeout(remaining: float, *, longest: float) -> float:
+    """Return the timeout of an attempt when the failover interval ends in ``remaining`` seconds.
+
+    :param longest: the option ``attempt_timeout``, seconds.
+    """
+    if remaining < 0:
+        return min(longest, max(_MIN_LATE_ATTEMPT, _MIN_ATTEMPT + remaining))
+    return min(longest, max(_MIN_ATTEMPT, remaining))
 
 
 def _after_rejection(history: AttemptHistory, messages: int, now: float, deadline: float) -> Step:

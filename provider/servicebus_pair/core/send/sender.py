@@ -12,15 +12,13 @@ from servicebus_pair.core.model.results import ScheduleResult, SendResult
 from servicebus_pair.core.protocol.amqp_message import SCHEDULED_TIME, AmqpMessage
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
-from servicebus_pair.core.sdk.messages import Message, Messages, is_message, to_amqp_message
+from servicebus_pair.core.sdk.messages import InputMessages, Message, Messages, is_message, to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.send.attempt import SendOperation
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery import Delivery
 from servicebus_pair.core.send.delivery_state import DeliveryState
-from servicebus_pair.core.send.input_messages import InputMessages
 from servicebus_pair.core.send.pair_context import PairContext
-from servicebus_pair.core.send.primary_sender import SenderContext
+from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT
 
 __all__ = ["Message", "PairSender"]
@@ -79,7 +77,11 @@ class PairSender:
             observer, or of the caller's iterable.
         :raises CancelledError: the send was cancelled; ``find_send_error`` returns the ``SendCancelledError``.
         """
-        return await self._deliver(InputMessages(messages), self._link.send_in_slot, DeliveryState(), timeout)
+        given = InputMessages(messages)
+        self._context.owner.check()
+        delivery = Delivery(self._shared, operation=self._link.send_in_slot, state=DeliveryState(), timeout=timeout)
+        with self._context.in_flight:
+            return await delivery.run(given)
 
     async def schedule(
         self, messages: Message | Collection[Message], at: datetime, *, timeout: float | None = None
@@ -107,7 +109,10 @@ class PairSender:
             state.sequence_numbers += [] if assigned is None else assigned
             return assigned is not None
 
-        sent = await self._deliver(InputMessages(scheduled), schedule_batch, state, timeout)
+        self._context.owner.check()
+        delivery = Delivery(self._shared, operation=schedule_batch, state=state, timeout=timeout)
+        with self._context.in_flight:
+            sent = await delivery.run(InputMessages(scheduled))
         return ScheduleResult(sent, tuple(state.sequence_numbers))
 
     async def cancel_scheduled(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
@@ -119,14 +124,6 @@ class PairSender:
         self._context.owner.check()
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
         await self._link.cancel_scheduled(numbers, timeout=MAX_CALL_TIMEOUT if timeout is None else timeout)
-
-    async def _deliver(
-        self, messages: InputMessages, operation: SendOperation, state: DeliveryState, timeout: float | None
-    ) -> SendResult:
-        self._context.owner.check()
-        delivery = Delivery(self._shared, operation=operation, state=state, timeout=timeout)
-        with self._context.in_flight:
-            return await delivery.run(messages)
 
     async def _load_shared_health(self) -> None:
         """Load the health shared by other processes; ping once before trusting an old failover."""

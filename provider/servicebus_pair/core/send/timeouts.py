@@ -1,8 +1,4 @@
-"""Time limits of one send: the caller's deadline, attempts on the primary, and the search for a backlog queue.
-
-From the first failing attempt to the first message in the backlog, a send may take the failover interval plus
-2 s, whatever the primary does (SPEC section 4). So an attempt ends with the interval, one that starts at its end
-gets 1 s, and the link to the backlog is opened while a late attempt is still running.
+"""Time limits of one send: the caller's deadline, and the search for a backlog queue.
 
 A secondary that refuses does so at once, so every backlog queue is asked. One that is silent would hold a send for
 the call timeout of each queue in turn; the time for all failing queues together is therefore bounded.
@@ -20,9 +16,6 @@ from servicebus_pair.core.model.results import SendResult
 # All values are seconds.
 MAX_CALL_TIMEOUT: Final = 10.0
 _MIN_ATTEMPT: Final = 1.0
-_MIN_LATE_ATTEMPT: Final = 0.7
-_MIN_PREPARE_DELAY: Final = 0.3
-_LINK_OPENING: Final = 3.0
 _MIN_SEARCH: Final = 10.0
 _MAX_SEARCH: Final = 20.0
 _UNRESPONSIVE_SEARCH: Final = 4.0
@@ -31,7 +24,7 @@ _MIN_CALL: Final = 0.1
 
 
 class Deadline:
-    """The caller's time limit for one send.
+    """The caller's time limit for one send; immutable.
 
     :param timeout: seconds from now; ``None`` for no limit.
     :ivar at: when it passes, on the clock; infinite without a limit.
@@ -67,21 +60,6 @@ class Deadline:
             result=SendResult(),
             unsent=(),
         )
-
-
-def attempt_timeout(remaining: float, *, longest: float) -> float:
-    """Return the timeout of an attempt when the failover interval ends in ``remaining`` seconds.
-
-    :param longest: the option ``attempt_timeout``, seconds.
-    """
-    if remaining < 0:
-        return min(longest, max(_MIN_LATE_ATTEMPT, _MIN_ATTEMPT + remaining))
-    return min(longest, max(_MIN_ATTEMPT, remaining))
-
-
-def prepare_delay(timeout: float) -> float:
-    """Return after how many seconds of an attempt with this timeout the link to the backlog is opened."""
-    return max(_MIN_PREPARE_DELAY, timeout - _LINK_OPENING)
 
 
 def search_timeout(failover_interval: float, *, unresponsive: bool) -> float:

@@ -14,7 +14,7 @@ from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import HealthState
 from servicebus_pair.core.model.errors import NoBacklogQueueError, RejectedError, SendError
 from servicebus_pair.core.model.events import QueuePulled
-from servicebus_pair.core.send import message_limits
+from servicebus_pair.core.protocol import amqp_message
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, LocalPair, numbered
 
 pytestmark = pytest.mark.simulated
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.simulated
 @pytest.fixture(autouse=True)
 def _unknown_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the service reject what the sender does not know to be too large."""
-    monkeypatch.setattr(message_limits, "MAX_PROPERTY_BYTES", 2**30)
+    monkeypatch.setattr(amqp_message, "MAX_PROPERTY_BYTES", 2**30)
 
 
 def poison(message_id: str = "poison") -> ServiceBusMessage:

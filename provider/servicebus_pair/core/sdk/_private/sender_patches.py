@@ -14,6 +14,7 @@ Used only where ``capabilities.fast_path()`` is true; so private names are impor
 from __future__ import annotations
 
 import struct
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from azure.servicebus.aio import ServiceBusSender
@@ -113,11 +114,13 @@ def _transfer_frame(channel: int, handle: int, delivery_id: int, *, tag: int, pa
     return _pack_start(size, _FRAME_TYPE, channel, _TRANSFER, len(fields) + 1, _FIELDS) + fields + payload
 
 
-async def send_preencoded(sender: ServiceBusSender, message: EncodedMessage | list[Any], *, timeout: float) -> None:
+def send_preencoded(
+    sender: ServiceBusSender, message: EncodedMessage | list[Any], *, timeout: float
+) -> Awaitable[None]:
     """Send a message or a batch in internal form, with the errors of the public ``send_messages``."""
     inner: Any = sender
     inner._check_live()
-    await inner._do_retryable_operation(
+    sending: Awaitable[None] = inner._do_retryable_operation(
         inner._send,
         message=_Outgoing(message),
         timeout=timeout,
@@ -125,3 +128,4 @@ async def send_preencoded(sender: ServiceBusSender, message: EncodedMessage | li
         apply_try_timeout=True,
         require_last_exception=True,
     )
+    return sending

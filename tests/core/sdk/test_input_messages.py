@@ -10,8 +10,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import InvalidMessageError
-from servicebus_pair.core.sdk.messages import to_amqp_message
-from servicebus_pair.core.send.input_messages import InputMessages
+from servicebus_pair.core.sdk.messages import InputMessages, to_amqp_message
 
 
 def numbered(count: int) -> list[ServiceBusMessage]:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from servicebus_pair.core.model.errors import PairClosedError
-from servicebus_pair.core.model.owner import ProcessLoopGuard
+from servicebus_pair.core.send.pair_context import ProcessLoopGuard
 
 
 async def test_guard_allows_its_loop_and_creation_in_threads() -> None:

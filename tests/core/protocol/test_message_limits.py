@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SendError
+from servicebus_pair.core.protocol.amqp_message import MAX_PROPERTIES_BYTES, MAX_PROPERTY_BYTES, check_message
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import to_amqp_message
-from servicebus_pair.core.send.message_limits import MAX_PROPERTIES_BYTES, MAX_PROPERTY_BYTES, check_message
 from tests.core.support.local_pair import LocalPair, numbered
 
 KILOBYTE = 1024
