@@ -13,7 +13,7 @@ import servicebus_pair
 from tests.core.support.local_pair import LocalPair, numbered
 
 PRODUCT = str(Path(servicebus_pair.__file__).parent)
-MOST_MODULES, MOST_CALLS = 17, 100
+MOST_MODULES, MOST_CALLS = 17, 111
 
 
 @pytest.mark.fast_sdk

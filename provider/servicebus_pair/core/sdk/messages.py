@@ -61,6 +61,7 @@ class InputMessages:
     """The messages of one send, read one at a time.
 
     :param messages: a message, a collection, or an (asynchronous) iterable.
+    :ivar is_stream: True for an asynchronous iterable.
     :raises InvalidMessageError: ``messages`` is none of these.
     """
 
@@ -80,11 +81,7 @@ class InputMessages:
                 raise InvalidMessageError(
                     f"messages is {type(messages).__name__}: allowed are a message and an (async) iterable of messages"
                 )
-
-    @property
-    def is_stream(self) -> bool:
-        """True for an asynchronous iterable."""
-        return self._stream is not None
+        self.is_stream = self._stream is not None
 
     def available(self) -> Iterator[AmqpMessage]:
         """Yield the messages of a collection or iterator; nothing of a stream.

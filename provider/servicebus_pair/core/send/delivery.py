@@ -14,7 +14,7 @@ from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk.messages import InputMessages, to_application
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.batch_delivery import BatchDelivery
-from servicebus_pair.core.send.delivery_state import DeliveryState, SendOperation, TrackedBatch, TrackedMessage
+from servicebus_pair.core.send.delivery_state import DeliveryState, SendOperation, TrackedBatch
 from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 
