@@ -117,6 +117,8 @@ def test_emulator_requirements(emulator_wheel: zipfile.ZipFile) -> None:
     assert dependencies(emulator_wheel) == set(required.split())
     assert described["License-Expression"] == "Apache-2.0"
     assert str(described.get_payload()).startswith("# ")
+    [license_file] = [name for name in emulator_wheel.namelist() if name.endswith("/LICENSE")]
+    assert emulator_wheel.read(license_file) == (PROJECT / "LICENSE").read_bytes()
 
 
 def test_entry_points_are_unique() -> None:
