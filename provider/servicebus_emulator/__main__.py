@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         certificates: CertificateSource | None = given_certificate(options)
         if certificates is None:
             certificates = IssuedCertificate(
-                None if options.data is None else options.data / "tls", names=[options.host]
+                None if options.data is None else options.data / "tls", names=[options.host, *options.certificate_name]
             )
         emulator = Emulator(
             _names(options.namespace, configs=configs),

@@ -254,6 +254,13 @@ def add_wire_options(parser: argparse.ArgumentParser) -> None:
     )
     tls.add_argument("--key", type=Path, metavar="FILE", help="the private key of --certificate, in PEM")
     tls.add_argument(
+        "--certificate-name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="another name that clients may connect to, for the certificate that is issued; repeatable",
+    )
+    tls.add_argument(
         "--message-kilobytes",
         type=int,
         default=1,

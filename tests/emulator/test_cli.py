@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import socket
 import ssl
 from pathlib import Path
 
@@ -43,9 +44,14 @@ def test_a_certificate_needs_its_key(tmp_path: Path):
             given_certificate(parsed(*half))
 
 
-def test_the_process_reports_its_authority_and_raises_its_file_limit(tmp_path: Path):
-    with EmulatorProcess(["contoso"], data=tmp_path) as process:
-        assert process["contoso"].ca_file == tmp_path / "tls" / "ca.pem"
-        assert process["contoso"].ca_file.is_file()
+def test_the_process_reports_its_authority_serves_a_name_and_raises_its_file_limit(tmp_path: Path):
+    name = "contoso.servicebus.windows.net"
+    with EmulatorProcess(["contoso"], data=tmp_path, options=["--certificate-name", name]) as process:
+        contoso = process["contoso"]
+        assert contoso.ca_file == tmp_path / "tls" / "ca.pem"
+        trusting = ssl.create_default_context(cafile=contoso.ca_file)
+        for port in (contoso.amqp_port, contoso.admin_port):
+            with socket.create_connection((contoso.host, port), timeout=5) as plain:
+                trusting.wrap_socket(plain, server_hostname=name).close()
         soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         assert soft == hard
