@@ -15,7 +15,7 @@ from aiohttp import web
 
 from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_emulator.engine.model.errors import Unauthorized
-from servicebus_emulator.security.settings import is_loopback, is_this_machine
+from servicebus_emulator.security.settings import is_loopback, names_this_machine
 
 if TYPE_CHECKING:
     from servicebus_emulator.security.authorizer import Authorizer
@@ -40,7 +40,8 @@ def require_manage(handler: Handler, *, authorizer: Authorizer) -> Handler:
     """Return a handler that answers 401 to a request from elsewhere without a token for Manage."""
 
     async def checked(request: web.Request) -> web.StreamResponse:
-        if request.remote is None or not is_loopback(request.remote) or not names_this_machine(request):
+        named = names_this_machine(request.headers.get("Host", ""))
+        if request.remote is None or not is_loopback(request.remote) or not named:
             try:
                 authorizer.authorize(request.headers.get("Authorization"), path="", rights=[AccessRight.MANAGE])
                 check_host(request, well_known=authorizer.well_known)
@@ -61,10 +62,5 @@ def check_host(request: web.Request, *, well_known: bool) -> None:
     if not well_known:
         return
     here = request.remote is not None and is_loopback(request.remote)
-    if here and not names_this_machine(request):
+    if here and not names_this_machine(request.headers.get("Host", "")):
         raise Unauthorized("InvalidHost: the header Host does not name this machine; allowed: localhost")
-
-
-def names_this_machine(request: web.Request) -> bool:
-    """Return whether the header ``Host`` is ``localhost`` or a loopback address."""
-    return is_this_machine(f"//{request.headers.get('Host', '')}")

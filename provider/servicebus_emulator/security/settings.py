@@ -19,6 +19,7 @@ SECRET_VARIABLE: Final = "SERVICEBUS_EMULATOR_CLIENT_SECRET"  # noqa: S105 - the
 """The environment variable with the default secret of clients."""
 
 _LOCALHOST: Final = "localhost"
+_PUBLIC_SUFFIX: Final = ".servicebus.windows.net"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +92,27 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback or (mapped is not None and bool(mapped.is_loopback))
 
 
-def is_this_machine(url: str) -> bool:
-    """Return whether the host of a URL, or of ``//host:port``, is ``localhost`` or a loopback address."""
+def names_this_machine(host: str) -> bool:
+    """Return whether a header ``Host`` is a name of this machine that no page in a browser can lead here.
+
+    It is ``localhost``, a loopback address, or a name of the service, which only this machine's own settings can lead
+    here: nobody else decides to which addresses those names resolve.
+    """
+    name = _host_of(f"//{host}")
+    return is_loopback(name) or name.endswith(_PUBLIC_SUFFIX)
+
+
+def is_foreign_page(origin: str, *, host: str) -> bool:
+    """Return whether a header ``Origin`` is neither this machine nor what ``Host`` names it by.
+
+    A page under another name of the service is foreign: Azure Relay serves pages there.
+    """
+    page = _host_of(origin)
+    return not is_loopback(page) and not (page == _host_of(f"//{host}") and names_this_machine(host))
+
+
+def _host_of(url: str) -> str:
     try:
-        host = urlsplit(url).hostname
+        return urlsplit(url).hostname or ""
     except ValueError:
-        return False
-    return host is not None and is_loopback(host)
+        return ""

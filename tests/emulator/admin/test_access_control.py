@@ -133,6 +133,7 @@ async def test_health_and_faults_need_no_token_on_this_machine(http: ClientSessi
         ("127.0.0.1", {"Host": "localhost:5300"}, 200),
         ("::1", {"Host": "localhost:5300"}, 200),
         ("::ffff:127.0.0.1", {"Host": "localhost:5300"}, 200),
+        ("127.0.0.1", {"Host": "contoso.servicebus.windows.net"}, 200),
         ("127.0.0.1", {"Host": "evil.example"}, 401),
         ("192.0.2.7", {}, 401),
         ("192.0.2.7", signed_headers(), 200),

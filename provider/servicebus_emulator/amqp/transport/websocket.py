@@ -18,7 +18,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import generate_accept_token
 
-from servicebus_emulator.security.settings import is_loopback, is_this_machine
+from servicebus_emulator.security.settings import is_foreign_page, is_loopback
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts
@@ -134,9 +134,10 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _is_foreign_page(self, fields: dict[bytes, bytes]) -> bool:
         # Browsers let every page open a WebSocket to every host, and name the page's own in Origin (RFC 6454).
-        origin, peer = fields.get(b"origin"), self._transport.get_extra_info("peername")
+        origin, host = (fields.get(name, b"").decode("latin-1") for name in (b"origin", b"host"))
+        peer = self._transport.get_extra_info("peername")
         here = peer is not None and is_loopback(peer[0])
-        return self._well_known and here and origin is not None and not is_this_machine(origin.decode("latin-1"))
+        return self._well_known and here and b"origin" in fields and is_foreign_page(origin, host=host)
 
     def _reject(self, status: bytes, *, field: bytes = b"") -> None:
         self._counts.unrecognised += 1
