@@ -28,6 +28,10 @@ class FakeSession(FakeQueue):
         self._call("renew", timeout)
         self.locked_until = self.clock.now() + self.renewed_for
 
+    async def request(self, count: int, *, timeout: float) -> None:
+        assert timeout == 10.0
+        self._call("request", count)
+
 
 class Work:
     """A worker of a session for ``flights``."""
@@ -60,7 +64,9 @@ async def test_section_6_a_session_is_moved_in_growing_batches_until_it_is_empty
     assert [len(ids) for ids, _ in work.flights.attempts] == [16, 64, 20]
     assert (work.flights.ids, work.session.messages, work.counters.moved) == (numbered(100), [], {"flights": 100})
     assert work.worker.has_completed
-    assert work.session.called("request") == [64, 100], "what is next arrives while a full batch is completed"
+    called = [name for name, _ in work.session.calls]
+    assert called[:5] == ["receive", "request", "complete", "request", "receive"], "while a full batch is stored"
+    assert work.session.called("request") == [16, 64, 64, 100]
 
 
 @pytest.mark.parametrize(("continuous", "waits"), [(False, [0.3]), (True, [0.3, 0.3])])

@@ -80,6 +80,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "queue_worker._MAX_IDLE_WITH_WAITING": 1.0,
             "queue_worker._MIN_SENDING_SECONDS": 1.0,
             "session_drain._SHORT_WAIT": 0.3,
+            "session_drain._FIRST_ACCEPT_WAIT": 0.3,
             "session_drain._ACCEPT_WAIT": 1.0,
             "session_drain._HOLD_INTERVAL": 10.0,
             "session_drain._MAX_HELD": 100,

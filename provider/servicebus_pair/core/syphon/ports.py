@@ -75,6 +75,9 @@ class SessionSource(Source, Protocol):
     async def renew(self, *, timeout: float) -> None:
         """Renew the lock of the session."""
 
+    async def request(self, count: int, *, timeout: float) -> None:
+        """Ask for ``count`` messages, which the next receive returns, where that is possible."""
+
 
 class OutgoingBatch(Protocol):
     """Messages that a destination sends together, decoded or encoded."""

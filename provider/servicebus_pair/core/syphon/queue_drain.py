@@ -67,15 +67,16 @@ class QueueDrain:
 
     async def work(self) -> None:
         """Drain the queue until it is empty, given up or stopped."""
-        helpers: set[asyncio.Task[None]] = set()
+        helpers: dict[asyncio.Task[None], QueueWorker] = {}
         try:
-            while not await self._is_finished() or await self._has_waited_for(helpers):
+            while not await self._has_ended(helpers):
                 await self._wait_while_paused()
                 count = await self._step(self._run.long_poll if self._run.continuous else _SHORT_WAIT)
                 if self._needs_helper(count) and len(helpers) < _MAX_HELPERS:
-                    helper = asyncio.create_task(self._help(self._worker.clone()), name=f"syphon {self._queue}")
-                    helpers.add(helper)
-                    helper.add_done_callback(helpers.discard)
+                    worker = self._worker.clone()
+                    helper = asyncio.create_task(self._help(worker), name=f"syphon {self._queue}")
+                    helpers[helper] = worker
+                    helper.add_done_callback(helpers.pop)
                 await self._pause_if_idle()
         finally:
             # Releasing messages is bounded in time, and must not be cancelled halfway.
@@ -86,12 +87,21 @@ class QueueDrain:
             await asyncio.gather(*helpers, return_exceptions=True)
             await self._worker.detach()
 
-    async def _has_waited_for(self, helpers: set[asyncio.Task[None]]) -> bool:
-        """Wait for the other links to this queue; return True if the queue has to be checked again."""
-        if helpers and not self._run.stopped.is_set():
-            await asyncio.wait(set(helpers))
-            return not self._run.stopped.is_set()
-        return False
+    async def _has_ended(self, helpers: dict[asyncio.Task[None], QueueWorker]) -> bool:
+        """Return whether nothing is left, for this link to the queue and for the other one."""
+        while True:
+            finished = await self._is_finished()
+            busy = {helper for helper, worker in helpers.items() if not (finished and worker.is_receiving)}
+            if not busy or self._run.stopped.is_set() or not self._is_near_end:
+                return finished
+            # What was found is perhaps what they are moving: to receive would be to wait for nothing.
+            done, _ = await asyncio.wait(busy, timeout=None if finished else _SHORT_WAIT)
+            if not done:
+                return False
+
+    @property
+    def _is_near_end(self) -> bool:
+        return not (self._run.continuous or self._expects_more)
 
     def _needs_helper(self, count: int) -> bool:
         """Return whether to open another link: a full batch was received, and other queues leave links unused."""
@@ -103,12 +113,14 @@ class QueueDrain:
         return count >= self._worker.batch_size > 1 and len(run.busy_queues) + run.extra_links < run.max_links
 
     async def _help(self, worker: QueueWorker) -> None:
-        """Work over another link as long as it receives full batches."""
+        """Work over another link as long as both receive full batches."""
         self._run.extra_links += 1
         try:
             while await worker.step(wait=_SHORT_WAIT):
                 self._run.report_progress()
                 if worker.waiting_for_destination or worker.received_few or worker.held_back or self._context.paused:
+                    break
+                if self._is_near_end:
                     break
         except ServiceError as error:
             _log.warning("syphon queue=%s, one more link: %s", self._queue, error)
@@ -151,7 +163,7 @@ class QueueDrain:
     async def _is_finished(self) -> bool:
         if self._run.stopped.is_set():
             return True
-        if self._run.continuous or self._expects_more:
+        if not self._is_near_end:
             return False
         if self._failures.given_up:
             return True

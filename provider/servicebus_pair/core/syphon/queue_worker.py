@@ -53,6 +53,7 @@ class QueueWorker:
     :ivar waiting_for_destination: locked entries by failing destination.
     :ivar skipped: sequence numbers of messages that this drain does not handle.
     :ivar highest_sequence_number: of all messages received.
+    :ivar is_receiving: the step under way has received nothing yet.
     :ivar held_back: the last step abandoned messages of sessions whose earlier messages are locked elsewhere.
     :ivar received_few: the last receive returned less than half of what was requested: the queue may be nearly empty.
     """
@@ -64,6 +65,7 @@ class QueueWorker:
         self.skipped: set[int] = set()
         self.highest_sequence_number = 0
         self.received_few = False
+        self.is_receiving = False
         self.held_back = False
         self._context = context
         self._source = context.source(queue)
@@ -164,11 +166,12 @@ class QueueWorker:
         if not permits:
             return []
         try:
-            self._requested = 0
+            self._requested, self.is_receiving = 0, True
             received = await self._source.receive(max_messages=permits, max_wait_time=wait, timeout=CALL_TIMEOUT)
             count = len(received)
             self._locked.update((id(each), each) for each in received)
         finally:
+            self.is_receiving = False
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits

@@ -24,7 +24,9 @@ from servicebus_pair.core.syphon.session_worker import SessionWorker
 _log = get_logger(__name__)
 # All times are seconds. How long a session that was emptied is kept for more messages.
 _SHORT_WAIT: Final = 0.3
-# How long the service is asked to wait for a session, unless the drain is continuous.
+# How long the service is asked to wait for a session, unless the drain is continuous: at first, and once some were
+# listed although it found none.
+_FIRST_ACCEPT_WAIT: Final = 0.3
 _ACCEPT_WAIT: Final = 1.0
 # Locks are renewed at half of their duration, so that this is often enough.
 _HOLD_INTERVAL: Final = 10.0
@@ -126,8 +128,8 @@ class SessionQueueDrain:
         :raises ServiceError: the queue cannot be read.
         """
         if self._context.selection.entities is None:
-            wait = self._run.long_poll if self._run.continuous else _ACCEPT_WAIT
-            return await self._accept_one(wait=wait)
+            short = _FIRST_ACCEPT_WAIT if not self._pauses else _ACCEPT_WAIT
+            return await self._accept_one(wait=self._run.long_poll if self._run.continuous else short)
         if not self._unvisited:
             self._unvisited = await self._context.list_sessions(self._queue)
         while self._unvisited:

@@ -203,6 +203,9 @@ class SessionWorker:
         backoff = self._context.backoff
         async with self._context.destination(entity) as destination:
             await self.keep_lock(for_seconds=self._attempt_seconds(entity))
+            if len(batch) == len(self.waiting) and (request := self._request()):
+                # They arrive while this batch is stored: nobody else may have messages of the session.
+                await self._source.request(request, timeout=CALL_TIMEOUT)
             started = self._context.clock.now()
             if not backoff.try_acquire(entity, now=started):
                 self.blocked_by = entity
@@ -234,10 +237,13 @@ class SessionWorker:
                     self._batch_size, count=len(batch), seconds=seconds, shrink=timed_out
                 )
                 confirmed, self._sender.confirmed = self._sender.confirmed, []
-                more = self._received_full_batch and not self.waiting
-                request = self._context.request_ahead(self._batch_size) if more else 0
+                request = 0 if self.waiting else self._request()
                 await self._complete([entry.received for entry in confirmed], request=request)
         return not failed
+
+    def _request(self) -> int:
+        """Return how many messages the next receive is for, if that is known."""
+        return self._context.request_ahead(self._batch_size) if self._received_full_batch else 0
 
     def _attempt_seconds(self, entity: str) -> float:
         return min(self._context.attempts.current(entity), _RENEWAL_SHARE * self._lock_seconds)

@@ -137,6 +137,11 @@ class RawReceiver:
         self._taken_bytes = sum(len(message) for _, message in taken)
         return taken
 
+    async def request(self, count: int) -> None:
+        """Ask for so many messages at once, which the next receive returns."""
+        check_attached(self._handler)
+        await self._ask_for(count - len(self._arrived))
+
     async def _ask_for(self, missing: int) -> int:
         """Adapt the link's credit, and return it: for ``missing`` messages, or fewer if they are large."""
         current = self._link.current_link_credit
@@ -162,7 +167,7 @@ class RawReceiver:
             for run in pending:
                 await self._dispose(run.first, run.last, settlement, error=error)
             if request:
-                await self._ask_for(request - len(self._arrived))
+                await self.request(request)
             deadline = now() + timeout
             while any(run.remaining for run in pending) and (remaining := deadline - now()) > 0:
                 await self._listen(min(_LISTEN, remaining))

@@ -137,3 +137,7 @@ class RelayReceiveLink(ReceiveLink):
 
 class RelaySessionLink(SessionLink, RelayReceiveLink):
     """A receiver of one session; the messages that it returns are :class:`RelayDelivery`."""
+
+    async def request(self, count: int, *, timeout: float) -> None:
+        """Ask for ``count`` messages, which arrive until the next receive. :raises ServiceError: classified."""
+        await self._call_raw("ask for messages of", lambda raw: raw.request(count), timeout=timeout)
