@@ -106,10 +106,12 @@ class FaultInjector:
         """The faults in force."""
         return holding(self._armed, now=self._clock.now())
 
-    @property
-    def has_faults(self) -> bool:
-        """Whether any fault is set; it may have expired."""
-        return len(self._armed) > 0
+    def may_strike(self, operation: Operation) -> bool:
+        """Return whether a fault is set that strikes such operations; it may have expired."""
+        if len(self._armed) == 0:
+            return False
+        faults = [each.fault for each in self._armed]
+        return any(operation in fault.operations and not fault.is_state(operation) for fault in faults)
 
     def add(self, fault: Fault) -> Armed:
         """Set a fault.

@@ -128,7 +128,7 @@ class SenderLink(LinkHandler):
         token = self._tokens.get(delivery)
         if token is None or not proton.is_updated(delivery):
             return
-        if proton.remote_state(delivery) != proton.ACCEPTED or self._broker.fault_injector.has_faults:
+        if proton.remote_state(delivery) != proton.ACCEPTED or self._broker.fault_injector.may_strike(Operation.SETTLE):
             self.on_dispositions((delivery,))
             return
         # The usual case, in half the time of a list of deliveries.
@@ -153,7 +153,7 @@ class SenderLink(LinkHandler):
             return
         tokens = [self._tokens.pop(each) for each in unsettled]
         # Faults strike only settlements that the application requested, not messages that a closing client releases.
-        if state in _CLIENT_OUTCOMES and self._broker.fault_injector.has_faults:
+        if state in _CLIENT_OUTCOMES and self._broker.fault_injector.may_strike(Operation.SETTLE):
             spared = [not self._is_struck(each, state=state) for each in unsettled]
             unsettled, tokens = list(compress(unsettled, spared)), list(compress(tokens, spared))
         if len(unsettled) == 0:
