@@ -30,11 +30,14 @@ RELAY: Final = "relay"
 DECODE: Final = "decode"
 """Values of :data:`PATH_VARIABLE`: messages are relayed as they are encoded, or decoded one by one."""
 _MESSAGES: Final = 60_000
+_MANY_MESSAGES: Final = 200_000
+"""As many as the memory is measured with: what opening links and the last batches take counts less than in a second."""
 _DECODED_MESSAGES: Final = 10_000
 _BATCH_SIZES: Final = (PairOptions().syphon_batch_size, 250, 1000)
 _ORDERED_MESSAGES: Final = 40_000
 _SESSIONS: Final = 100
 _ROUNDS: Final = 3
+_LONG_ROUNDS: Final = 2
 _ROUND_TRIPS_MS: Final = (0, 5, 20)
 _KILOBYTE: Final = 1024
 _UNIT: Final = "msg/s"
@@ -88,6 +91,7 @@ async def run_mover(
 def measures() -> Iterator[Measure]:
     """Measure rate and processor time, for both sizes, with latency and in session order."""
     yield from asyncio.run(_both_ways())
+    yield asyncio.run(_large_backlog())
     yield from asyncio.run(_large())
     yield from asyncio.run(_by_batch_size())
     yield from asyncio.run(_in_session_order())
@@ -114,6 +118,16 @@ async def _both_ways() -> list[Measure]:
         value, name = _ratio(relayed[round_trip], local), f"drain at {round_trip} ms / on loopback, relayed"
         measures.append(Measure(name=name, value=value, unit="ratio", at_least=goal))
     return measures
+
+
+async def _large_backlog() -> Measure:
+    results: dict[int, list[DrainResult]] = {0: [], 5: []}
+    for number in range(_LONG_ROUNDS):
+        async with namespaces() as served:
+            for round_trip, found in rotated(list(results.items()), number):
+                found.append(await _filled_and_drained(served, _MANY_MESSAGES, round_trip=round_trip / 1000))
+    name = f"drain of {_MANY_MESSAGES} at 5 ms / on loopback, relayed"
+    return Measure(name=name, value=_ratio(results[5], results[0]), unit="ratio")
 
 
 async def _large() -> list[Measure]:
