@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import ObjectStoragePath
+from fsspec.implementations.memory import MemoryFileSystem
 
-from servicebus_pair.airflow_runtime import task_ledger
 from servicebus_pair.airflow_runtime.task_ledger import local_copy, open_ledger
 from servicebus_pair.core.events import MessageRef, MessagesAccepted, Route
+from servicebus_pair.core.ledger.reader import read_records
+from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError, ObserverError
+from servicebus_pair.spark.base.folded_ledger import fold
 from tests.airflow.conftest import RunDag, run_task
 from tests.airflow.support import tasks
 
@@ -59,20 +61,16 @@ def test_every_task_with_a_ledger_writes_it_to_an_object_store_and_cost_reads_it
     assert cost["measured"]["operations"]["settlements"] == found["syphoned"]
 
 
-def test_records_become_an_object_every_few_seconds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(task_ledger, "_OBJECT_SECONDS", 0.0)
-
-    opened: Any = open_ledger(STORE, run="r")
-    with opened as ledger:
+def test_a_compacted_ledger_is_counted_in_an_object_store():
+    """SPEC section 9: what was folded and is still there counts once."""
+    with open_ledger(STORE, run="r") as ledger:
         ledger.observe(accepted("a"))
-        ledger._last.result()
-        assert [each["id"] for each in records()] == ["a"]
+    [segment] = ledger_storage(STORE).list()
+    fold(STORE, segment.name.rpartition("/")[0])
+    with open_ledger(STORE, run="r") as ledger:
         ledger.observe(accepted("b"))
-        ledger.observe(accepted("c"))
-
-    assert sorted(each["id"] for each in records()) == ["a", "b", "c"]
     with local_copy(STORE) as folder:
-        assert len(list(Path(folder).iterdir())) >= 2
+        assert sorted(each.message_id for each in read_records(folder) if each is not None) == ["a", "b"]
 
 
 def test_a_store_that_does_not_take_an_object_fails_the_ledger(monkeypatch: pytest.MonkeyPatch):
@@ -80,11 +78,11 @@ def test_a_store_that_does_not_take_an_object_fails_the_ledger(monkeypatch: pyte
         raise PermissionError("read only")
 
     ledger: Any = open_ledger(STORE, run="r")
-    monkeypatch.setattr(ObjectStoragePath, "write_bytes", refuse)
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
     ledger.observe(accepted("a"))
 
     with pytest.raises(
-        ObserverError, match=rf"ledger '{STORE.replace('//', '/+')}' cannot be written, PermissionError: read"
+        ObserverError, match=rf"ledger in {STORE.replace('//', '/+')} cannot be written, PermissionError: read"
     ):
         ledger.close()
 

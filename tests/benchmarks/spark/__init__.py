@@ -1,4 +1,4 @@
-"""The group ``spark``: publishing compared with the bare SDK, reading, and many messages through an outage.
+"""The group ``spark``: publishing against the bare SDK, reading, draining nothing, and many messages through an outage.
 
 ``python -m tests.benchmarks spark --messages 1000000`` reads a million, and sends a million through the outage.
 :mod:`tests.benchmarks.spark.reconciling` is a program of its own.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.benchmarks.measure import Measure
-from tests.benchmarks.spark import growth, publishing, reading
+from tests.benchmarks.spark import empty_drain, growth, publishing, reading
 
 _PUBLISHED: Final = 100_000
 _DEFAULT: Final = 100_000
@@ -24,4 +24,5 @@ def measures(messages: int = _DEFAULT) -> Iterator[Measure]:
     """
     yield from publishing.measures(min(messages, _PUBLISHED))
     yield from reading.measures(messages)
+    yield from empty_drain.measures(messages)
     yield from growth.measures(messages)

@@ -29,8 +29,8 @@ from tests.benchmarks.spark.session import session
 
 _CORES: Final = 2
 _HEAP: Final = "6g"
-_FILES: Final = 20
-_TENTH: Final = 10
+FILES: Final = 20
+TENTH: Final = 10
 _MEGABYTE: Final = 1_000_000
 _BILLION: Final = 1_000_000_000
 _CORES_OF_TEN_EXECUTORS: Final = 40
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(_measure(int(arguments[1]))))  # noqa: T201 - the result
         return
     count = int(arguments[0])
-    few, many = _in_a_process(count // _TENTH), _in_a_process(count)
+    few, many = _in_a_process(count // TENTH), _in_a_process(count)
     grown = (many["seconds"] - few["seconds"]) / (many["records"] - few["records"])
     print(f"time for each further million records: {grown * 1e6:.2f} s on {_CORES} cores")  # noqa: T201
     projected = grown * _BILLION * _CORES / _CORES_OF_TEN_EXECUTORS
@@ -65,13 +65,13 @@ def _in_a_process(count: int) -> dict[str, float]:
 
 
 def _measure(count: int) -> dict[str, float]:
-    if count % (_TENTH * _FILES):
-        raise ValueError(f"the number of messages is {count}: it must be a multiple of {_TENTH * _FILES}")
+    if count % (TENTH * FILES):
+        raise ValueError(f"the number of messages is {count}: it must be a multiple of {TENTH * FILES}")
     with namespaces() as pair, session(cores=_CORES, heap=_HEAP) as spark:
         ledger, started = pair.home / "ledger", perf_counter()
-        _plant(spark, ledger, count)
+        plant(spark, ledger, count)
         receipts = str(pair.home / "receipts")
-        spark.range(0, count, 1, _FILES).select(_message_id().alias("messageId")).write.parquet(receipts)
+        spark.range(0, count, 1, FILES).select(_message_id().alias("messageId")).write.parquet(receipts)
         planted = perf_counter() - started
         _log(f"{count} messages are planted after {planted:.1f} s")
         started = perf_counter()
@@ -89,7 +89,7 @@ def _measure(count: int) -> dict[str, float]:
             raise RuntimeError(f"of {count} messages {proof.totals.consumed} were consumed, {proof.totals.lost} lost")
         [jvm] = Processes.now().jvm
         return {
-            "records": count + count // _TENTH,
+            "records": count + count // TENTH,
             "planted": planted,
             "seconds": seconds,
             "jvm": peak_bytes(jvm.pid),
@@ -98,12 +98,12 @@ def _measure(count: int) -> dict[str, float]:
         }
 
 
-def _plant(spark: SparkSession, ledger: Path, count: int) -> None:
+def plant(spark: SparkSession, ledger: Path, count: int) -> None:
     """Write a ledger as a publish and a drain leave it: every tenth message was diverted, and moved an hour later."""
-    sent = spark.range(0, count, 1, _FILES)
-    diverted = F.col("id") % _TENTH == 0
+    sent = spark.range(0, count, 1, FILES)
+    diverted = F.col("id") % TENTH == 0
     route = F.when(diverted, "backlog").otherwise("primary")
-    moved = spark.range(0, count, _TENTH, _FILES)
+    moved = spark.range(0, count, TENTH, FILES)
     for name, rows, fields in (
         ("sent", sent, {"kind": "sent", "route": route, "at": _sent_at(), "run": "bench"}),
         ("moved", moved, {"kind": "syphoned", "route": "primary", "at": _sent_at() + 3600, "run": "bench-drain"}),
@@ -114,7 +114,7 @@ def _plant(spark: SparkSession, ledger: Path, count: int) -> None:
         folder = ledger / "day=2026-11-22" / f"run={fields['run']}"
         text = rows.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("value"))
         text.write.text(f"{folder}/{name}")
-        per_file = (count if name == "sent" else count // _TENTH) // _FILES
+        per_file = (count if name == "sent" else count // TENTH) // FILES
         closing = json.dumps({"v": 1, "kind": "closed", "records": per_file, "run": fields["run"]})
         for part in Path(folder, name).glob("part-*.txt"):
             with part.open("a", encoding="utf-8") as lines:

@@ -29,6 +29,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "manifest._VERSION": 1,
             "partitions._DIGEST_BYTES": 6,
             "partitions._MAX_CHARACTERS": 80,
+            "segments._FLUSH_SECONDS": 10.0,
+            "segments._MODE": 0o666,
             "unclosed._LAST_LINE_BYTES": 4096,
             "unclosed._BEGAN_WITHIN": 172_800.0,
             "writer.LEDGER_VERSION": 1,

@@ -15,7 +15,9 @@ def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
     check_defaults(
         "spool",
         {
+            "FolderStorage.__init__.mode": 0o600,
             "Spool.__init__.max_age": timedelta.max,
+            "open_storage.mode": 0o600,
         },
     )
 
@@ -27,6 +29,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "claims.CLAIM_SECONDS": 60.0,
             "claims._RENEWALS": 6,
             "drain._CONCURRENT_ENTITIES": 8,
+            "folder_storage.PRIVATE": 0o600,
             "spool._NANOSECONDS": 1_000_000_000,
             "spool._ALARM_SHARE": 0.8,
             "spool._LISTING_SECONDS": 5.0,

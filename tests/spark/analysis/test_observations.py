@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from servicebus_pair.core import Ledger
 from servicebus_pair.core.events import MessageRef, MessagesSyphoned
 from servicebus_pair.core.ledger.reader import read_records
+from servicebus_pair.core.ledger.segments import writer_name
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.spark.analysis.compacting import Compaction, compact
 from servicebus_pair.spark.analysis.observations import (
@@ -100,25 +101,31 @@ def test_spark_and_core_reject_a_newer_version(spark: SparkSession, tmp_path: Pa
         count_ledger_records(read_ledger(spark, str(tmp_path)))
 
 
-def test_a_compacted_ledger_has_the_same_records(spark: SparkSession, tmp_path: Path):
-    unclosed = written_ledger(tmp_path)
+@pytest.mark.parametrize("store", ["folder", "URL"])
+def test_a_compacted_ledger_has_the_same_records(store: str, spark: SparkSession, tmp_path: Path):
+    """In a folder, and as segments below a URL, which Hadoop's file system reads."""
+    ledger = str(tmp_path) if store == "folder" else tmp_path.as_uri()
+    unclosed = written_ledger(ledger)
 
     def read() -> list[list[str]]:
-        whole = read_ledger(spark, str(tmp_path))
+        whole = read_ledger(spark, ledger)
         rows = whole.orderBy("file", "block", "line").drop("block", "line").collect()
-        moves = read_moves(spark, str(tmp_path), whole).select("id", "run")
-        run = read_run(spark, str(tmp_path), run="monday", since=0)
+        moves = read_moves(spark, ledger, whole).select("id", "run")
+        run = read_run(spark, ledger, run="monday", since=0)
         return [[*map(repr, rows)], *(sorted(map(repr, each.collect())) for each in (moves, run))]
 
     before = read()
     assert [len(rows) for rows in before] == [3 * 41 + 1, 30, 2 * 40 + 1], "lines that close a file have no time"
-    assert compact(spark, ledger=str(tmp_path)).files == 0, "today's files are left as they are"
-    compacted = compact(spark, ledger=str(tmp_path), keep_days=0)
-    assert compacted == Compaction(folders=2, files=3, records=120, left=1)
-    assert [file.name for file in tmp_path.rglob("*.jsonl")] == [unclosed.path.name]
+    assert len({row["file"] for row in read_ledger(spark, ledger).select("file").collect()}) == 4
+    assert len(closed_files(read_ledger(spark, ledger))) == 3
+    assert compact(spark, ledger=ledger).files == 0, "today's files are left as they are"
+    compacted = compact(spark, ledger=ledger, keep_days=0)
+    segments = {"folder": 1, "URL": 2}[store]  # with the moves, and with the rest
+    assert compacted == Compaction(folders=2, files=3 * segments, records=120, left=1)
+    assert [writer_name(file.name) for file in tmp_path.rglob("*.jsonl")] == [unclosed]
     assert read() == before
-    with pytest.raises(ConfigurationError, match="was compacted"):
-        list(read_records(tmp_path))
     (tmp_path / ".compacting").touch()
     with pytest.raises(ConfigurationError, match=r"another compaction of .* delete"):
-        compact(spark, ledger=str(tmp_path))
+        compact(spark, ledger=ledger)
+    with pytest.raises(ConfigurationError, match="has no files: name the folder"):
+        compact(spark, ledger=f"{ledger}/nothing")

@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from servicebus_emulator.faults import Fault, FaultKind, Operation
+from servicebus_pair.core.ledger.segments import writer_name
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.syphon.drain import Syphon
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.base.redaction import SparkTaskError
 from servicebus_pair.spark.datasource.commit_messages import merge_commit_messages
 from servicebus_pair.spark.datasource.options import WriteOptions
-from servicebus_pair.spark.datasource.write_task import WriteTask, write_rows
+from servicebus_pair.spark.datasource.write_task import WriteTask, max_batch_rows, write_rows
 from tests.spark.conftest import Pair
 from tests.spark.support.ledger_files import records
 from tests.spark.support.own_backlog import own_backlog
@@ -93,9 +94,20 @@ def test_too_large_row_is_named_and_sent_messages_are_counted(pair: Pair, tmp_pa
     assert len(accepted_at(tmp_path)) == len(pair.peek(queue)) == 100
 
 
+def test_section_9_each_batch_of_rows_is_in_a_store_before_the_next_is_sent(pair: Pair, tmp_path: Path):
+    queue, ledger = pair.fresh_queue(), tmp_path / "ledger"
+    options = {"credential": pair.reference, "entity": queue, "ledger": ledger.as_uri(), "ratePerTask": "4"}
+    assert max_batch_rows(4) == 2
+    task = WriteTask(WriteOptions.parse(options), "r", MessageIdGenerator("r", 0))
+    done = write_rows(task, [pa.RecordBatch.from_pylist([{"body": b"x"}] * 5)])
+    segments = sorted(ledger.rglob("*.jsonl"))
+    assert [len(each.read_text().splitlines()) for each in segments] == [2, 2, 1, 1], "the last one closes them"
+    assert done.ledger == {writer_name(segments[0].name): 5}
+
+
 def test_rows_that_can_never_be_sent_are_collected_and_the_rest_is_sent(pair: Pair, tmp_path: Path):
     queue, errors = pair.fresh_queue(), tmp_path / "errors"
-    options = {"credential": pair.reference, "entity": queue, "onError": "collect", "errorTable": str(errors)}
+    options = {"credential": pair.reference, "entity": queue, "onError": "collect", "errorTable": errors.as_uri()}
     task = WriteTask(WriteOptions.parse(options), "r", MessageIdGenerator("monday", 5))
     bodies = [b"x" * 10] * 50 + [b"x" * 300_000, None] + [b"y"] * 49
     table = [{"body": body, "timeToLive": -1.0 if number == 3 else None} for number, body in enumerate(bodies)]

@@ -113,7 +113,7 @@ REJECTED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "tasks is 0: it must be at least 1": ({}, {"tasks": "0"}),
     "queue 'orders' is not a backlog queue of this pair": ({}, {"queues": "orders"}),
     "ledger folder '/dev/null' cannot be created": ({}, {"ledger": "/dev/null"}),
-    "ledger is 'abfss://c@a/ledger', which is a URL": ({}, {"ledger": "abfss://c@a/ledger"}),
+    "ledger is a URL of 'nosuchstore', which cannot be opened": ({}, {"ledger": "nosuchstore://a/ledger"}),
     "the backlog cannot be read (EntityNotFoundError": ({"primary_namespace": "never-provisioned"}, {}),
 }
 

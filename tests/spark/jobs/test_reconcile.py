@@ -207,7 +207,7 @@ def run_job(namespaces: Pair, folder: Path, queues: str = "flights", *more: str,
 
 INVALID = {
     "ledger '/no/such/ledger' cannot be read": {"ledger": "/no/such/ledger"},
-    "output is 'abfss://c@a/proof', which is a URL": {"output": "abfss://c@a/proof"},
+    "output is a URL of 'nosuchstore', which cannot be opened": {"output": "nosuchstore://a/proof"},
     "entity '' is invalid": {"entities": "flights,,delays"},
     "entity 'flights' is given twice": {"entities": "flights,FLIGHTS"},
     "allowed are env:NAME, file:PATH": {"pair": "Endpoint=sb://x"},

@@ -23,6 +23,8 @@ PAGE = (PROJECT / "provider" / "docs" / "spark.md").read_text()
 EXAMPLE = Path(__file__).parents[1] / "support" / "documented_example.py"
 # The values of these options are paths relative to the working directory.
 PATH_OPTIONS = {"--table", "--ledger", "--output", "--manifest", "--report", "--metered"}
+# Tested with URLs here, and with folders by each job.
+LOCATION_OPTIONS = {"--ledger", "--output"}
 ROWS = "body,messageId\nshoes,o-1\nhats,o-2\n"
 
 
@@ -33,7 +35,8 @@ def commands() -> list[list[str]]:
 
 def localized(words: list[str], folder: Path, **replacements: str) -> Iterator[str]:
     for before, word in zip(["", *words], words, strict=False):
-        yield str(folder / word) if before in PATH_OPTIONS else replacements.get(word, word)
+        path = (folder / word).as_uri() if before in LOCATION_OPTIONS else str(folder / word)
+        yield path if before in PATH_OPTIONS else replacements.get(word, word)
 
 
 @pytest.mark.slow

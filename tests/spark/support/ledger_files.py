@@ -9,22 +9,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from servicebus_pair.core import Ledger
 from servicebus_pair.core.events import MessageRef, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.ledger.segments import open_ledger
 
 SECONDS = 240.0  # generous: a cluster starts slowly under load
 
 
-def written_ledger(folder: Path) -> Ledger:
-    """Write three files of 40 records with two runs; return a fourth one that is not closed."""
+def written_ledger(location: str | Path) -> str:
+    """Write three files of 40 records with two runs; return the name of a fourth one that is not closed."""
     for number, run in enumerate(("monday", "monday", "tuesday: again")):
         refs = tuple(MessageRef(f"{number}-{each}", 9, digest="d") for each in range(30))
-        with Ledger(folder, run=run) as ledger:
+        with open_ledger(location, run=run) as ledger:
             ledger.observe(MessagesAccepted("flights", Route.BACKLOG, "q", refs, time.time()))
             ledger.observe(MessagesSyphoned("flights", "q", refs[:10], time.time()))
-    unclosed = Ledger(folder, run="monday")
+    unclosed = open_ledger(location, run="monday")
     unclosed.observe(MessagesAccepted("flights", Route.PRIMARY, None, (MessageRef("open", 9),), time.time()))
-    return unclosed
+    unclosed.flush()
+    return unclosed.name
 
 
 def recorded(folder: Path) -> Counter[str]:

@@ -1,8 +1,9 @@
 """Read the records of a ledger.
 
 A ledger consists of the files ``*.jsonl`` in a folder and its subfolders, except names that begin with ``.`` or ``_``,
-as Spark reads them. A line is a record if it is a JSON object with every field of :class:`Record` and the right types;
-the line that closes a file is none, and other lines were truncated when a process was killed or a disk was full.
+as Spark reads them, and of the Parquet files that ``compact`` has folded such files into. A line is a record if it is a
+JSON object with every field of :class:`Record` and the right types; the line that closes a file is none, and other
+lines were truncated when a process was killed or a disk was full.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from servicebus_pair.core.ledger.folded import FOLDED, folded_twice
 from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
@@ -46,20 +48,18 @@ class Record:
 def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
     """Yield the records of a ledger in file order, and ``None`` for each unreadable line.
 
-    :raises ConfigurationError: the folder does not exist or was compacted, or a record has an unknown version.
+    :raises ConfigurationError: the folder does not exist, or was compacted and there is no pyarrow to read it, or a
+        record has an unknown version.
     """
     directory = Path(folder)
     if not directory.is_dir():
         raise ConfigurationError(
             f"ledger {os.fspath(folder)!r} is not a folder: it must be the folder that ledgers are written to"
         )
-    if (folded := next(directory.rglob("*.parquet"), None)) is not None:
-        raise ConfigurationError(
-            f"ledger {os.fspath(folder)!r} was compacted ({folded.name}): read it with Spark's jobs"
-        )
+    twice = set(folded_twice(directory))
     for file in _files(directory):
-        with file.open("rb") as lines:
-            values = (_load(line) for line in lines if line.strip())
+        if file.name not in twice:
+            values = _folded(file) if file.suffix == FOLDED else _lines(file)
             yield from (_parse(value) for value in values if not _is_closing(value))
 
 
@@ -74,11 +74,28 @@ def check_version(version: int) -> None:
 def _files(directory: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(directory):
         folders[:] = sorted(folder for folder in folders if not _hidden(folder))
-        yield from (Path(parent, file) for file in sorted(files) if file.endswith(".jsonl") and not _hidden(file))
+        yield from (
+            Path(parent, file) for file in sorted(files) if file.endswith((".jsonl", FOLDED)) and not _hidden(file)
+        )
 
 
 def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
+
+
+def _lines(file: Path) -> Iterator[Any]:
+    with file.open("rb") as lines:
+        yield from (_load(line) for line in lines if line.strip())
+
+
+def _folded(file: Path) -> Iterator[Any]:
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise ConfigurationError(f"ledger file {file} was compacted: install pyarrow to read it") from None
+    with ParquetFile(file) as folded:
+        for batch in folded.iter_batches():
+            yield from batch.to_pylist()
 
 
 def _load(line: bytes) -> Any:

@@ -22,6 +22,8 @@ import json
 import os
 import time
 import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -37,24 +39,18 @@ _END_OF_LINE: Final = ord("\n")
 _quoted: Final = json.encoder.encode_basestring_ascii
 
 
-class Ledger:
-    """Observer that writes the ledger of one process; a context manager.
+class LedgerWriter(ABC):
+    """Observer that writes the records of one process; a context manager.
 
-    :param folder: folder of the ledger's files; created if missing.
     :param run: name of this run in the records, such as an Airflow run id.
-    :ivar path: the file.
-    :ivar records: number of records in it.
+    :ivar name: of the file, as a manifest names it.
+    :ivar records: number of records so far.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
+    name: str
+
+    def __init__(self, *, run: str) -> None:
         self._run = run
-        directory = Path(folder) / partition_path(run, at=time.time())
-        directory.mkdir(parents=True, exist_ok=True)
-        self.path = directory / f"{uuid.uuid4().hex}.jsonl"
-        # Unbuffered: one write call per batch, complete lines only.
-        self._file = self.path.open("ab", buffering=0)
-        self._truncated = False
-        self._complete = True
         self.records = 0
 
     def __enter__(self) -> Self:
@@ -73,18 +69,21 @@ class Ledger:
             case MessagesUnspooled():
                 self._write("unspooled", event, event.route)
 
+    @abstractmethod
+    def flush(self) -> None:
+        """Write all records."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Close the file with the number of its records, unless an acceptance could not be recorded."""
-        if self._file.closed:
-            return
+        """Write all records and the line that closes the file."""
+
+    @abstractmethod
+    def _append(self, kind: str, lines: Sequence[str]) -> None:
+        """Add records of one kind."""
+
+    def _closing_line(self) -> str:
         closing = {"v": LEDGER_VERSION, "kind": CLOSED, "records": self.records, "run": self._run}
-        try:
-            if self._complete:
-                # Without this line the file counts as not closed, which is true of a full disk.
-                with suppress(OSError):
-                    self._append(f"{json.dumps(closing, separators=(',', ':'))}\n".encode())
-        finally:
-            self._file.close()
+        return f"{json.dumps(closing, separators=(',', ':'))}\n"
 
     def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned | MessagesUnspooled, route: Route) -> None:
         # Only id and size differ between the messages of a batch, so the rest is encoded once per batch.
@@ -104,12 +103,50 @@ class Ledger:
             f'"bytes":{ref.size_bytes},{tail}\n'
             for ref in event.messages
         ]
+        if lines:
+            self._append(kind, lines)
+
+
+class Ledger(LedgerWriter):
+    """Writes the ledger of one process to a file in a folder; each record at once.
+
+    :param folder: folder of the ledger's files; created if missing.
+    :ivar path: the file.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
+        super().__init__(run=run)
+        directory = Path(folder) / partition_path(run, at=time.time())
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / f"{uuid.uuid4().hex}.jsonl"
+        self.name = self.path.name
+        # Unbuffered: one write call per batch, complete lines only.
+        self._file = self.path.open("ab", buffering=0)
+        self._truncated = False
+        self._complete = True
+
+    def flush(self) -> None:
+        """Do nothing: each record is written at once."""
+
+    def close(self) -> None:
+        """Close the file with the number of its records, unless an acceptance could not be recorded."""
+        if self._file.closed:
+            return
+        try:
+            if self._complete:
+                # Without this line the file counts as not closed, which is true of a full disk.
+                with suppress(OSError):
+                    self._write_all(self._closing_line().encode())
+        finally:
+            self._file.close()
+
+    def _append(self, kind: str, lines: Sequence[str]) -> None:  # noqa: ARG002  all are written at once
         complete, self._complete = self._complete, False
-        self._append("".join(lines).encode())
+        self._write_all("".join(lines).encode())
         self._complete = complete
         self.records += len(lines)
 
-    def _append(self, records: bytes) -> None:
+    def _write_all(self, records: bytes) -> None:
         """Write all records. :raises OSError: for example a full disk; a part may be written, with a truncated line."""
         # Start a new line after a truncated one, so that the next record stays readable.
         data = memoryview(b"\n" + records if self._truncated else records)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from servicebus_pair.core.spool.location import open_storage
     from servicebus_pair.core.spool.spool import SpooledEntity, open_spool
 
-__all__ = ["SpooledEntity", "open_spool"]
+__all__ = ["SpooledEntity", "open_spool", "open_storage"]
 
-__getattr__ = lazy_exports(__name__, {"spool": ["SpooledEntity", "open_spool"]})
+__getattr__ = lazy_exports(__name__, {"location": ["open_storage"], "spool": ["SpooledEntity", "open_spool"]})

@@ -7,9 +7,11 @@ import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from servicebus_pair.core.spool.storage import StoredFile, holds
+
+PRIVATE: Final = 0o600
 
 # Of files that are being written; they have no message that was confirmed.
 _INCOMPLETE: Final = ".incomplete-"
@@ -19,10 +21,12 @@ class FolderStorage:
     """Files below ``folder``, which is created with the first one.
 
     :param folder: an absolute path.
+    :param mode: of new files.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, mode: int = PRIVATE) -> None:
         self._folder = Path(folder)
+        self._mode = mode
         # Folders whose own name is on the disk; another process may have created one and not got so far.
         self._durable: set[Path] = set()
         self.place = f"on {socket.gethostname()} in {folder}"
@@ -55,10 +59,13 @@ class FolderStorage:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        # What others may have put there in its place, a link or a pipe, is neither followed nor waited for.
-        descriptor = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with self.open(name) as file:
             return file.read()
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading."""
+        # What others may have put there in its place, a link or a pipe, is neither followed nor waited for.
+        return os.fdopen(os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
     def delete(self, name: str) -> None:
         """Delete a file if there is one; the folder stays."""
@@ -95,7 +102,7 @@ class FolderStorage:
             self._make_folder(path.parent)
         incomplete = path.parent / f"{_INCOMPLETE}{uuid.uuid4().hex}"
         try:
-            descriptor = os.open(incomplete, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(incomplete, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._mode)
             try:
                 remaining = memoryview(content)
                 while remaining:

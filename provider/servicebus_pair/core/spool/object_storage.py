@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool.storage import StoredFile, holds
@@ -13,17 +14,19 @@ class ObjectStorage:
     """Objects below a URL.
 
     :param url: such as ``s3://bucket/spool``; credentials are those that its fsspec library finds.
+    :param what: what errors call it.
+    :param files: the file system of the URL, if it has credentials of its own.
     :raises ConfigurationError: fsspec does not know the URL, or its library is not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, what: str = "spool", files: Any = None) -> None:
         scheme = url.partition("://")[0]
         try:
             from fsspec.core import url_to_fs
 
-            files, path = url_to_fs(url)
+            files, path = url_to_fs(url) if files is None else (files, url.partition("://")[2])
         except (ImportError, ValueError) as error:
-            raise ConfigurationError(f"spool is a URL of {scheme!r}, which cannot be opened: {error}") from error
+            raise ConfigurationError(f"{what} is a URL of {scheme!r}, which cannot be opened: {error}") from error
         self._files: Any = files
         self._root = path.rstrip("/")
         self.place = f"in {url}"
@@ -49,6 +52,11 @@ class ObjectStorage:
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
         return bytes(self._files.cat_file(self._path(name)))
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open an object for reading."""
+        opened: AbstractContextManager[BinaryIO] = self._files.open(self._path(name), "rb")
+        return opened
 
     def delete(self, name: str) -> None:
         """Delete an object if there is one."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 
@@ -53,6 +54,13 @@ class SpoolStorage(Protocol):
 
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
+
+
+class StreamedStorage(SpoolStorage, Protocol):
+    """Files that can also be read piece by piece."""
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file for reading. :raises FileNotFoundError: there is none."""
 
 
 def holds(storage: SpoolStorage, name: str, content: bytes) -> bool:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.ledger import ledger_storage
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.folded_ledger import fold
 from servicebus_pair.spark.base.preflight import check_job
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
-from servicebus_pair.spark.base.shared_paths import shared_path
+from servicebus_pair.spark.base.shared_paths import shared_location
 
 _FOLDED: Final = RowSchema({"files": "bigint", "records": "bigint"})
 _LOCK: Final = ".compacting"
+_FOLDER: Final = re.compile(r"day=(?P<day>[^/]+)/run=[^/]+(?=/[^/]+$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +44,29 @@ class Compaction:
 def compact(spark: SparkSession, *, ledger: str, keep_days: int = 1) -> Compaction:
     """Fold the closed files of a ledger.
 
-    :param ledger: folder of the ledger.
+    :param ledger: folder of the ledger, or its URL.
     :param keep_days: number of days, today included, whose files are left as they are.
-    :raises ConfigurationError: the folder does not exist, or another compaction runs.
+    :raises ConfigurationError: there are no files, or another compaction runs.
     """
     check_job(spark, rate=None)
-    folder = Path(shared_path(ledger, what="ledger"))
-    if not folder.is_dir():
-        raise ConfigurationError(f"ledger {ledger!r} is not a folder: name the folder that ledgers are written to")
+    location = shared_location(ledger, what="ledger")
     if keep_days < 0:
         raise ConfigurationError(f"the number of days to keep is {keep_days}: allowed is a number from 0")
-    first_kept = datetime.now(UTC).date() - timedelta(days=keep_days - 1)
-    days = (day for day in folder.glob("day=*") if day.name < f"day={first_kept:%Y-%m-%d}")
-    runs = sorted(str(run) for day in days for run in day.glob("run=*") if run.is_dir())
-    with _locked(folder):
-        files, records = _fold(spark, runs)
-    return Compaction(len(runs), files, records, sum(1 for _ in folder.rglob("*.jsonl")))
+    storage = ledger_storage(location)
+    if not storage.list():
+        raise ConfigurationError(
+            f"ledger {ledger!r} has no files: name the folder, or the URL, that ledgers are written to"
+        )
+    with _locked(location):
+        first_kept = datetime.now(UTC).date() - timedelta(days=keep_days - 1)
+        places = [place for each in storage.list() if (place := _FOLDER.match(each.name)) is not None]
+        runs = sorted({each[0] for each in places if each["day"] < f"{first_kept:%Y-%m-%d}"})
+        files, records = _fold(spark, location, runs)
+        left = sum(1 for each in storage.list() if each.name.endswith(".jsonl"))
+    return Compaction(len(runs), files, records, left)
 
 
-def _fold(spark: SparkSession, runs: list[str]) -> tuple[int, int]:
+def _fold(spark: SparkSession, ledger: str, runs: list[str]) -> tuple[int, int]:
     if not runs:
         return 0, 0
 
@@ -67,7 +74,7 @@ def _fold(spark: SparkSession, runs: list[str]) -> tuple[int, int]:
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 with redact_errors(Redaction()):
-                    files, records = fold(Path(runs[index]))
+                    files, records = fold(ledger, runs[index])
                 yield _FOLDED.batch([{"files": files, "records": records}])
 
     tasks = spark.range(0, len(runs), 1, min(len(runs), 4 * spark.sparkContext.defaultParallelism))
@@ -76,16 +83,18 @@ def _fold(spark: SparkSession, runs: list[str]) -> tuple[int, int]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = folder / _LOCK
+def _locked(ledger: str) -> Iterator[None]:
+    storage = ledger_storage(ledger)
+    content = f"{datetime.now(UTC):%F %T} UTC {uuid.uuid4().hex}".encode()
     try:
-        lock.touch(exist_ok=False)
+        storage.create(_LOCK, content)
     except FileExistsError:
+        since = storage.read(_LOCK).decode().rpartition(" ")[0] or "an unknown time"
         raise ConfigurationError(
-            f"another compaction of {folder} runs since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%F %T} UTC; "
-            f"if none does, because it was killed, delete {lock}"
+            f"another compaction of {ledger} runs since {since}; if none does, because it was killed, delete "
+            f"{ledger}/{_LOCK}"
         ) from None
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        storage.delete(_LOCK)

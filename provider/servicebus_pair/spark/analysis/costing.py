@@ -127,8 +127,8 @@ def cost(
     Connects to no namespace; only the options of the pair are used, for the cost of quiet days. The bill is a lower
     bound: operations that neither ledger nor meters know, such as the receives of consumers, are missing.
 
-    :param ledger: folder of the ledger, including its subfolders.
-    :param output: folder, on a file system that driver and executors share.
+    :param ledger: folder of the ledger, or its URL, including its subfolders.
+    :param output: folder, or URL of one, which driver and executors share.
     :param usage_reports: metered operations, for instance of drains; for each run and operation, the greater count of
         ledger and meters is used.
     :param since: first UTC day; default: day of the first record.

@@ -4,44 +4,58 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import CLOSED, KINDS, ROUTES, Location, check_version, days_since, run_folder
+from servicebus_pair.core.ledger import (
+    CLOSED,
+    KINDS,
+    ROUTES,
+    SEGMENT,
+    Location,
+    check_version,
+    days_since,
+    folded_twice,
+    run_folder,
+)
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task, spool_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
-from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA, folded_twice
+from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
 _RECORD: Final = FOLDED_SCHEMA.ddl.partition(", `file`")[0]
+_FILE_NAME: Final = "_metadata.file_name"
 _MAX_PEEK_TASKS: Final = 8
 _MOVES: Final = ("syphoned", "unspooled")
 _MAX_CLOSED_FILES: Final = 10_000
+# More than the bytes of any segment, of which Spark may read several blocks.
+_SEGMENT_BLOCKS: Final = 1 << 40
 
 
 def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
     """Return the records of a ledger by the rules of ``core.ledger.reader``; ``kind`` is null for an invalid line.
 
     The line that closes a file has the kind ``closed``, and the file's number of ``records``. ``block`` and ``line``
-    give the order within a ``file``, because messages accepted together have the same time.
+    give the order within a ``file``, because messages accepted together have the same time. The segments of a writer
+    are one file, under the name that a manifest has.
 
-    :param folder: folder of the ledger, including its subfolders.
+    :param folder: folder of the ledger, or its URL, including its subfolders.
     :raises ConfigurationError: the folder does not exist.
     """
     lines = _read_lines(spark, folder)
+    segment = F.regexp_extract(_FILE_NAME, SEGMENT, 1).try_cast("bigint")
     # Numbers are assigned before any line is filtered out, so that they grow within each block of a file.
     numbered = lines.select(
         "value",
-        F.col("_metadata.file_name").alias("file"),
-        F.col("_metadata.file_block_start").alias("block"),
+        _writer().alias("file"),
+        (F.coalesce(segment, F.lit(0)) * _SEGMENT_BLOCKS + F.col("_metadata.file_block_start")).alias("block"),
         F.monotonically_increasing_id().alias("line"),
     )
     return _parse(numbered, "file", "block", "line").unionByName(_read_folded(spark, folder))
@@ -52,10 +66,11 @@ def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> Dat
 
     :param since: seconds since the Unix epoch.
     """
-    days = ",".join(days_since(since, now=time.time()))
-    path = f"{folder}/{{{days}}}/{run_folder(run)}"
+    days, name = list(days_since(since, now=time.time())), run_folder(run)
+    path = f"{folder}/{{{','.join(days)}}}/{name}"
     try:
-        lines, folded = _read_lines(spark, path), _read_folded(spark, path)
+        lines = _read_lines(spark, path, folded_twice(folder, [f"{day}/{name}" for day in days]))
+        folded = _read_folded(spark, path)
     except ConfigurationError:  # it has written nothing
         return _parse(spark.createDataFrame([], "value string"))
     return (
@@ -92,21 +107,26 @@ def read_moves(spark: SparkSession, folder: str, ledger: DataFrame) -> DataFrame
     closed = closed_files(ledger)
     final = F.col("file").isin(*closed) | (F.col("block") == FOLDED_BLOCK)
     known = ledger.where(F.col("kind").isin(*_MOVES) & final)
-    lines = _read_lines(spark, folder).where(~F.col("_metadata.file_name").isin(*closed))
+    lines = _read_lines(spark, folder).where(~_writer().isin(*closed))
     named = F.col("value").contains('"syphoned"') | F.col("value").contains('"unspooled"')
     since = _parse(lines.select("value").where(named)).where(F.col("kind").isin(*_MOVES))
     return known.unionByName(since, allowMissingColumns=True)
 
 
-def _read_lines(spark: SparkSession, folder: str) -> DataFrame:
+def _read_lines(spark: SparkSession, folder: str, twice: Sequence[str] | None = None) -> DataFrame:
     try:
         lines = spark.read.text(spark_path(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
     except AnalysisException as error:
         raise ConfigurationError(
             f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"
         ) from None
-    twice = folded_twice(Path(folder.partition("{")[0]))
-    return lines.where(~F.col("_metadata.file_name").isin(*twice)) if twice else lines
+    twice = folded_twice(folder) if twice is None else twice
+    return lines.where(~F.col(_FILE_NAME).isin(*twice)) if twice else lines
+
+
+def _writer() -> Column:
+    """Return the name of the file that a line is in; of all segments of a writer, the same."""
+    return F.regexp_replace(_FILE_NAME, SEGMENT, ".jsonl")
 
 
 def _read_folded(spark: SparkSession, folder: str) -> DataFrame:

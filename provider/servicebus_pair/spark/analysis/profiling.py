@@ -79,7 +79,7 @@ def profile(
     Queues that require sessions are read session by session, under their locks: the job fails while a syphon holds one.
 
     :param pair_reference: where driver and executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
-    :param output: folder, on a file system that driver and executors share.
+    :param output: folder, or URL of one, which driver and executors share.
     :param queues: paths of backlog queues; default: all of the pair.
     :raises ConfigurationError: an argument is invalid, or the backlog cannot be read; no task was started.
     :raises pyspark.errors.PySparkException: a queue cannot be read; the message contains no secrets.

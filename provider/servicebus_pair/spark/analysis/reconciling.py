@@ -77,10 +77,10 @@ def reconcile(
     message in transit is never counted as lost; it may be counted as missing from the ledger, or twice.
 
     :param pair_reference: where executors find the pair's settings: ``env:NAME`` or ``file:PATH``.
-    :param ledger: folder of the ledger.
+    :param ledger: folder of the ledger, or its URL.
     :param receiving_entities: queues and subscriptions of the primary; for a topic, all that should hold its messages.
         A tap is a subscription from which nothing receives: its copies are receipts.
-    :param output: folder, on a file system that driver and executors share.
+    :param output: folder, or URL of one, which driver and executors share.
     :param run: classify only messages that this run sent, and messages without a record of a send.
     :param manifest: of the run's publish, which the ledger must agree with.
     :param receipts: what consumers say they received: columns ``messageId`` and ``entity``.

@@ -1,17 +1,15 @@
 """Folds the closed ledger files of one folder into a Parquet file; whatever is interrupted, each record counts once.
 
-While a list ``NAME.folded`` lies beside ``NAME.parquet``, the files in it may still be there, and readers pass over
-them: the list is written before the Parquet file gets its name, and deleted after the files.
+``core.ledger.folded`` says how readers pass over files that are in it and still beside it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from pathlib import Path
+from itertools import groupby
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from pyarrow import json as arrow_json
 from pyarrow import parquet
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import CLOSED
+from servicebus_pair.core.ledger import CLOSED, FOLD_LIST, FOLDED, ledger_storage, writer_name
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
 _RECORD: Final = {
@@ -34,104 +32,111 @@ FOLDED_SCHEMA: Final = RowSchema(_RECORD | {"file": "string", "block": "bigint",
 """The fields of a record, and the file and line in which it was."""
 FOLDED_BLOCK: Final = -1
 """The block of each folded record: they are in the order of their lines."""
-_LIST: Final = ".folded"
 _BLOCK_BYTES: Final = 32_000_000
-_TAIL_BYTES: Final = 65_536
 
 
-def fold(folder: Path) -> tuple[int, int]:
+def fold(ledger: str, folder: str) -> tuple[int, int]:
     """Fold the closed files of a folder; return how many files and records there were.
 
+    The Parquet file is in memory until it is written.
+
+    :param folder: below the ledger.
     :raises ConfigurationError: a closed file is damaged; nothing was changed.
     """
-    _finish(folder)
-    files = [
-        file for file in sorted(folder.glob("*.jsonl")) if not file.name.startswith((".", "_")) and _is_closed(file)
-    ]
-    if not files:
-        return 0, 0
-    target = folder / f"{uuid.uuid4().hex}.parquet"
-    temporary, names = folder / f".{target.name}", target.with_suffix(_LIST)
-    records = _write(temporary, files)
-    with names.open("x", encoding="utf-8") as file:
-        json.dump([each.name for each in files], file)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync(folder)  # the list before the Parquet file, or a power failure would count records twice
-    temporary.replace(target)
-    _sync(folder)
-    for each in files:
-        each.unlink()
-    _sync(folder)
-    names.unlink()
-    return len(files), records
+    folding = _Folding(ledger, folder)
+    folding.finish_earlier()
+    return folding.fold()
 
 
-def folded_twice(folder: Path) -> list[str]:
-    """Return the names of files that are in a Parquet file already, after an interrupted :func:`fold`."""
-    lists = (each for each in folder.rglob(f"*{_LIST}") if each.with_suffix(".parquet").exists())
-    return [name for each in lists for name in json.loads(each.read_text(encoding="utf-8"))]
+class _Folding:
+    def __init__(self, ledger: str, folder: str) -> None:
+        self._storage = ledger_storage(ledger)
+        self._folder = folder
 
+    def finish_earlier(self) -> None:
+        """Complete or undo what an interrupted fold has left."""
+        names = self._names()
+        for each in names:
+            if each.endswith(FOLD_LIST):
+                if each.removesuffix(FOLD_LIST) + FOLDED in names:
+                    self._delete_files(each, json.loads(self._storage.read(each)))
+                self._storage.delete(each)
 
-def _finish(folder: Path) -> None:
-    """Complete or undo what an earlier fold has left."""
-    for temporary in folder.glob(".*.parquet"):
-        temporary.unlink()
-    for names in folder.glob(f"*{_LIST}"):
-        if names.with_suffix(".parquet").exists():
-            for name in json.loads(names.read_text(encoding="utf-8")):
-                (folder / name).unlink(missing_ok=True)
-            _sync(folder)
-        names.unlink()
+    def fold(self) -> tuple[int, int]:
+        files = [each for each in self._names() if _is_ledger_file(each)]
+        writers = {name: tuple(parts) for name, parts in groupby(files, writer_name)}
+        closed = {name: parts for name, parts in writers.items() if self._is_closed(parts)}
+        if not closed:
+            return 0, 0
+        content, records = self._folded(closed)
+        folded = [each for parts in closed.values() for each in parts]
+        names = f"{self._folder}/{uuid.uuid4().hex}{FOLD_LIST}"
+        # The list before the Parquet file, or records would count twice.
+        self._storage.replace(names, json.dumps([_base(each) for each in folded]).encode())
+        self._storage.replace(names.removesuffix(FOLD_LIST) + FOLDED, content)
+        self._delete_files(names, [_base(each) for each in folded])
+        self._storage.delete(names)
+        return len(folded), records
 
+    def _names(self) -> list[str]:
+        found = (each.name for each in self._storage.list(self._folder))
+        return [each for each in found if each == f"{self._folder}/{_base(each)}"]
 
-def _is_closed(file: Path) -> bool:
-    """Return whether the last line closes the file with the number of all lines before it."""
-    with file.open("rb") as lines:
-        lines.seek(max(0, file.stat().st_size - _TAIL_BYTES))
-        last = lines.read().rstrip(b"\n").rpartition(b"\n")[2]
+    def _delete_files(self, names: str, files: Sequence[str]) -> None:
+        for each in files:
+            self._storage.delete(f"{self._folder}/{each}")
+        # Written again, so that in a folder the deletions are on the disk before the list is deleted.
+        self._storage.replace(names, json.dumps(files).encode())
+
+    def _is_closed(self, parts: Sequence[str]) -> bool:
+        """Return whether the last line closes a file, or its segments, with the number of all lines before it."""
+        count, last = 0, b""
+        for block in self._blocks(parts):
+            count += block.count(b"\n")
+            last = block.rstrip(b"\n").rpartition(b"\n")[2]
         try:
             closing = json.loads(last)
         except ValueError:
             return False
-        if not isinstance(closing, dict) or closing.get("kind") != CLOSED:
-            return False
-        lines.seek(0)
-        count = sum(block.count(b"\n") for block in iter(lambda: lines.read(_BLOCK_BYTES), b""))
-    return closing.get("records") == count - 1
+        return isinstance(closing, dict) and closing.get("kind") == CLOSED and closing.get("records") == count - 1
+
+    def _folded(self, writers: dict[str, tuple[str, ...]]) -> tuple[bytes, int]:
+        content, records = BytesIO(), 0
+        schema = FOLDED_SCHEMA.table([]).schema
+        with parquet.ParquetWriter(content, schema, compression="zstd") as writer:
+            for name, parts in writers.items():
+                line = 0
+                for block in self._blocks(parts):
+                    table = _parse(block, name)
+                    added = {
+                        "file": [_base(name)] * table.num_rows,
+                        "block": [FOLDED_BLOCK] * table.num_rows,
+                        "line": range(line, line + table.num_rows),
+                    }
+                    for column, values in added.items():
+                        table = table.append_column(schema.field(column), pa.array(values, schema.field(column).type))
+                    writer.write_table(table.select(schema.names))
+                    line += table.num_rows
+                records += line - 1
+        return content.getvalue(), records
+
+    def _blocks(self, parts: Sequence[str]) -> Iterator[bytes]:
+        """Yield whole lines."""
+        for part in parts:
+            with self._storage.open(part) as lines:
+                while block := lines.read(_BLOCK_BYTES):
+                    yield block + lines.readline()
 
 
-def _write(path: Path, files: Sequence[Path]) -> int:
-    records = 0
-    schema = FOLDED_SCHEMA.table([]).schema
-    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for file in files:
-            line = 0
-            for block in _blocks(file):
-                table = _parse(block, file)
-                added = {
-                    "file": [file.name] * table.num_rows,
-                    "block": [FOLDED_BLOCK] * table.num_rows,
-                    "line": range(line, line + table.num_rows),
-                }
-                for name, values in added.items():
-                    table = table.append_column(schema.field(name), pa.array(values, schema.field(name).type))
-                writer.write_table(table.select(schema.names))
-                line += table.num_rows
-            records += line - 1
-    with path.open("rb") as written:
-        os.fsync(written.fileno())
-    return records
+def _is_ledger_file(name: str) -> bool:
+    return name.endswith(".jsonl") and not _base(name).startswith((".", "_"))
 
 
-def _blocks(file: Path) -> Iterator[bytes]:
-    """Yield whole lines."""
-    with file.open("rb") as lines:
-        while block := lines.read(_BLOCK_BYTES):
-            yield block + lines.readline()
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
-def _parse(block: bytes, file: Path) -> pa.Table:
+def _parse(block: bytes, file: str) -> pa.Table:
     schema = RowSchema(_RECORD).table([]).schema
     options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
@@ -139,11 +144,3 @@ def _parse(block: bytes, file: Path) -> pa.Table:
         return arrow_json.read_json(BytesIO(block), read_options=reading, parse_options=options)
     except pa.ArrowInvalid as error:
         raise ConfigurationError(f"ledger file {file} is damaged: {error}") from None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,6 @@
-"""Paths that driver and executors share: on a mounted file system, never in object storage.
+"""Paths that driver and executors share: on a mounted file system, or the URL of a store.
 
-As a plain path, ``abfss://container@account/ledger`` would name a folder ``abfss:`` in each process's working
-directory, and a relative path would name a different folder in each process.
+A relative path would name a different folder in each process.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import storage_location
 
 _URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
 
@@ -30,8 +30,13 @@ def shared_path(path: str, *, what: str) -> str:
     except ValueError:
         raise ConfigurationError(
             f"{what} is {path!r}, which is a URL: it must be a path on a file system that driver and executors have "
-            "mounted, because files in object storage cannot be appended to"
+            "mounted"
         ) from None
+
+
+def shared_location(location: str, *, what: str) -> str:
+    """Return the absolute path, or the URL as it is. :raises ConfigurationError: the URL has credentials."""
+    return storage_location(what, location) if _URL.match(location) is not None else absolute_path(location)
 
 
 def spark_path(path: str | os.PathLike[str]) -> str:

@@ -17,7 +17,7 @@ from servicebus_pair.core.model import OPTION_CHECKS, boolean, choice, integer, 
 from servicebus_pair.core.pair import SIDES
 from servicebus_pair.spark.base.credential_reference import REFERENCES
 from servicebus_pair.spark.base.offsets import MAIN, SUB_QUEUES
-from servicebus_pair.spark.base.shared_paths import absolute_path
+from servicebus_pair.spark.base.shared_paths import absolute_path, shared_location
 
 DEFAULT_IN_FLIGHT: Final = 4
 COLLECT: Final = "collect"
@@ -68,6 +68,10 @@ class Option:
 
 def _path(name: str, text: str) -> str:
     return absolute_path(non_empty_text(name, text))
+
+
+def _location(name: str, text: str) -> str:
+    return shared_location(non_empty_text(name, text), what=f"option {name}")
 
 
 def _list(_name: str, text: str) -> tuple[str, ...]:
@@ -137,13 +141,13 @@ _TABLE: Final = (
     Option("entity", _BOTH, "paths of queues, topics or subscriptions", _list),
     Option("action", _WRITE, "send and deadLetter", choice(SEND, DEAD_LETTER_ACTION), SEND),
     Option("run", _WRITE, "a name", non_empty_text, "generated"),
-    Option("ledger", _WRITE, "path of a folder, not a URL", _path),
+    Option("ledger", _WRITE, "path or URL of a folder", _location, secret=True),
     Option("manifest", _WRITE, "path of a file, not a URL; streaming, of a folder", _path),
     Option("health", _WRITE, "JSON: health records by entity", _health, "{}"),
     Option("ratePerTask", _WRITE, "a number of messages per second above 0", message_rate),
     Option("maxBatchesInFlight", _WRITE, "a whole number from 1", integer(1), str(DEFAULT_IN_FLIGHT)),
     Option("onError", _WRITE, "fail and collect", choice(FAIL, COLLECT), FAIL),
-    Option("errorTable", _WRITE, "path of a folder, not a URL", _path),
+    Option("errorTable", _WRITE, "path or URL of a folder", _location, secret=True),
     Option("sessionsInOrder", _WRITE, "true and false", boolean, "false"),
     Option("namespace", _READ, "primary and secondary", choice(*SIDES), SIDES[0]),
     Option("subQueue", _READ, "main, deadLetter and transferDeadLetter", _sub_queues, MAIN),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from hashlib import blake2b
-from pathlib import Path
+from io import BytesIO
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from servicebus_pair.core.errors import (
     RejectedError,
     SendError,
 )
+from servicebus_pair.core.spool import open_storage
 from servicebus_pair.spark.base.redaction import SparkTaskError
 
 _ROW_ERRORS: Final = (InvalidMessageError, MessageTooLargeError, RejectedError)
@@ -35,6 +35,7 @@ _PERMANENT_ERRORS: Final = (
     RefusedError,
 )
 _ERROR_COLUMN: Final = "error"
+_MODE: Final = 0o666  # what the process's mask allows
 
 
 def is_permanent(failure: BaseException) -> bool:
@@ -60,7 +61,7 @@ class RejectedRows:
 
     Another attempt of the task replaces the file.
 
-    :param folder: the table; ``None`` collects nothing.
+    :param folder: the table, or its URL; ``None`` collects nothing.
     :param name: of the task, the same in each attempt.
     """
 
@@ -87,9 +88,8 @@ class RejectedRows:
         """Replace the file by all rows added so far. :raises OSError: it cannot be written."""
         if not self._rows or self._folder is None:
             return
-        folder = Path(self._folder)
-        folder.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_pylist(self._rows, schema=schema.append(pa.field(_ERROR_COLUMN, pa.string())))
-        temporary = folder / f".{self._file}.{os.getpid()}"
-        parquet.write_table(table, temporary)
-        temporary.replace(folder / self._file)
+        content = BytesIO()
+        parquet.write_table(table, content)
+        storage = open_storage(self._folder, what="option errorTable", mode=_MODE)
+        storage.replace(self._file, content.getvalue())

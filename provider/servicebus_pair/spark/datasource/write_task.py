@@ -19,7 +19,6 @@ from pyarrow import compute
 from servicebus_pair.core import (
     EntityHealth,
     InMemoryHealthStore,
-    Ledger,
     NamespacePair,
     PairSender,
     PairSettings,
@@ -27,6 +26,7 @@ from servicebus_pair.core import (
 )
 from servicebus_pair.core.errors import ConfigurationError, InvalidMessageError, PairError, SendError
 from servicebus_pair.core.events import Observer
+from servicebus_pair.core.ledger import open_ledger
 from servicebus_pair.core.model import Clock, SystemClock, is_folder
 from servicebus_pair.core.syphon import RateLimiter
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -76,7 +76,7 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
         with ExitStack() as stack:
             ledger = None
             if task.options.ledger is not None:
-                ledger = stack.enter_context(Ledger(task.options.ledger, run=task.run))
+                ledger = stack.enter_context(open_ledger(task.options.ledger, run=task.run))
             observers: list[Observer] = [counter] if ledger is None else [ledger, counter]
             bridge = stack.enter_context(SyncBridge())
             rejected = RejectedRows(task.options.error_table, name=task.message_ids.name)
@@ -87,6 +87,8 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
                 for record_batch in record_batches:
                     for rows in _split(record_batch, max_rows=sender.max_rows):
                         bridge.run(sender.send(rows))
+                        if ledger is not None:
+                            ledger.flush()
                     schema = record_batch.schema
                 if schema is not None:
                     rejected.write(schema)
@@ -105,7 +107,7 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
             started_at=started_at,
             ended_at=clock.now(),
             query_id=task.query_id,
-            ledger={} if ledger is None else {ledger.path.name: ledger.records},
+            ledger={} if ledger is None else {ledger.name: ledger.records},
             failure=None if failed is None else redaction.clean(failed),
             rejected=rejected.count,
             spool_host=socket.gethostname() if is_folder(settings.options.spool) else None,

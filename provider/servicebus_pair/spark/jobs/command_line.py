@@ -117,9 +117,9 @@ def comma_separated(text: str) -> list[str]:
 
 _SHARED_ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "--pair": {"required": True, "help": "where the pair's settings are: env:NAME, file:PATH or airflow:CONN_ID"},
-    "--ledger": {"required": True, "help": "folder of the ledger"},
+    "--ledger": {"required": True, "help": "folder of the ledger, or its URL"},
     "--run": {"required": True, "help": "name of this run in the ledger"},
-    "--output": {"required": True, "help": "folder of the result"},
+    "--output": {"required": True, "help": "folder of the result, or its URL"},
     "--rate": {"type": float, "help": "messages per second over all tasks; default: no limit"},
     "--queues": {"type": comma_separated, "help": "paths of backlog queues, comma-separated; default: all"},
 }

@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from servicebus_pair.core import DrainReport, Ledger, NamespacePair, Operations, SyncBridge, TimeToLive
+from servicebus_pair.core import DrainReport, NamespacePair, Operations, SyncBridge, TimeToLive
+from servicebus_pair.core.ledger import open_ledger
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -87,7 +88,7 @@ def run_drain_task(plan: DrainPlan, index: int, *, attempt: int) -> DrainTaskRep
     redaction = Redaction()
     with redact_errors(redaction), ExitStack() as stack:
         settings = plan.reference.resolve(redaction)
-        ledger = stack.enter_context(Ledger(plan.ledger, run=plan.run))
+        ledger = stack.enter_context(open_ledger(plan.ledger, run=plan.run))
         # The pair's own background syphon would compete with the one whose work is reported.
         options = replace(settings.options, enable_syphon=False)
         pair = NamespacePair(settings.primary, settings.secondary, options, observers=[ledger])

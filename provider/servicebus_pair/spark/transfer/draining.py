@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,13 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core import DrainReport, Operations, TimeToLive
-from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.ledger import check_ledger
 from servicebus_pair.core.model import SystemClock, get_logger
 from servicebus_pair.spark.analysis.observations import read_run
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.preflight import check_access, check_job, select_queues
 from servicebus_pair.spark.base.redaction import Redaction
-from servicebus_pair.spark.base.shared_paths import shared_path
+from servicebus_pair.spark.base.shared_paths import shared_location
 from servicebus_pair.spark.transfer.drain_task import REPORT_SCHEMA, DrainPlan, DrainTaskReport, run_drain_task
 
 _log = get_logger(__name__)
@@ -84,7 +83,7 @@ def drain(
     recorded it. A retried task or drain continues where it stopped; drains and syphons may run concurrently.
 
     :param pair_reference: where driver and executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
-    :param ledger: folder of the ledger, which driver and executors share.
+    :param ledger: folder of the ledger, or URL of one, which driver and executors share.
     :param run: name of this drain in the ledger.
     :param queues: paths of backlog queues; default: all of the pair.
     :param entities: move only messages for these entities.
@@ -104,7 +103,8 @@ def drain(
     reference = PairReference.parse(pair_reference)
     settings = reference.resolve(redaction)
     selected = select_queues(settings, queues)
-    folder = _create_folder(ledger)
+    folder = shared_location(ledger, what="ledger")
+    check_ledger(folder)
     access = check_access(settings, selected, redaction=redaction, entities=entities, sends=True)
     for entity, error in access.unavailable.items():
         _log.warning("entity=%s does not respond (%s): its messages may remain in the backlog", entity, error)
@@ -153,16 +153,6 @@ class _RecordedMoves:
 
     records: int
     messages: int
-
-
-def _create_folder(ledger: str) -> str:
-    """Create the ledger's folder and return its absolute path."""
-    folder = shared_path(ledger, what="ledger")
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"ledger folder {ledger!r} cannot be created: {error.strerror}") from None
-    return folder
 
 
 def _distribute(queues: Sequence[str], tasks: int) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core import EntityHealth
-from servicebus_pair.core.ledger import PublishManifest
+from servicebus_pair.core.ledger import PublishManifest, check_ledger
 from servicebus_pair.spark.base.message_ids import id_prefix
 from servicebus_pair.spark.base.preflight import check_job
 from servicebus_pair.spark.datasource.option_table import COLLECT
@@ -49,7 +49,7 @@ def publish(
     :param df: columns as in ``servicebus_pair.spark.datasource.write_schema``; evaluated twice, so cache it if it is
         expensive or not deterministic.
     :param pair_reference: where executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
-    :param ledger: folder to which executors write the ledger.
+    :param ledger: folder, or URL of one, to which executors write the ledger.
     :param run: name of this run in the ledger: one intent to send one table. Another publish of the same rows under
         this name repeats their ids, as a retry must; to send equal rows again, give another name.
     :param entity: destination of rows without an ``entity`` value.
@@ -76,10 +76,11 @@ def publish(
         options["ratePerTask"] = repr(rate / concurrent_tasks)
     if error_table is not None:
         options |= {"onError": COLLECT, "errorTable": error_table}
-    WriteOptions.parse(options)
+    parsed = WriteOptions.parse(options)
     check_columns(df.schema, entity=entity)
     if error_table is None:
         check_rows(df, entity=entity)
+    check_ledger(parsed.ledger or ledger)
     register(df.sparkSession)
     with tempfile.TemporaryDirectory(prefix="servicebus-pair-") as folder:
         file = Path(folder) / "manifest.json"

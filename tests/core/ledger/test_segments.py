@@ -1,0 +1,97 @@
+"""A ledger in a store: segments that never change, and are together what is one file in a folder (SPEC section 9)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.ledger import segments
+from servicebus_pair.core.ledger.segments import check_ledger, ledger_storage, open_ledger, writer_name
+from servicebus_pair.core.model.errors import ConfigurationError, ObserverError
+from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
+
+
+def sent(name: str) -> MessagesAccepted:
+    return MessagesAccepted("flights", Route.BACKLOG, "q", (MessageRef(name, 9),), 1.0)
+
+
+def moved(name: str) -> MessagesSyphoned:
+    return MessagesSyphoned("flights", "q", (MessageRef(name, 9),), 1.0)
+
+
+def unspooled(name: str) -> MessagesUnspooled:
+    return MessagesUnspooled("flights", Route.PRIMARY, None, (MessageRef(name, 9),), 1.0)
+
+
+@pytest.fixture(params=["file", "memory"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{tmp_path.as_uri()}/ledger" if request.param == "file" else f"memory://{uuid.uuid4().hex}/ledger"
+
+
+def stored(location: str) -> dict[str, list[Any]]:
+    """Return the ids, or the closing count, in each segment."""
+    storage = ledger_storage(location)
+    lines = {each.name: storage.read(each.name).decode().splitlines() for each in storage.list()}
+    return {
+        name: [each.get("id", each.get("records")) for each in map(json.loads, found)] for name, found in lines.items()
+    }
+
+
+def test_section_9_a_move_is_in_the_store_at_once_and_sends_when_they_are_flushed(location: str) -> None:
+    with open_ledger(location, run="monday") as ledger:
+        assert stored(location) == {}, "a process that records nothing leaves nothing"
+        ledger.observe(sent("a"))
+        ledger.observe(sent("b"))
+        assert stored(location) == {}
+        ledger.flush()
+        ledger.observe(moved("c"))
+        ledger.observe(unspooled("d"))
+        ledger.observe(sent("e"))
+        assert list(stored(location).values()) == [["a", "b"], ["c"], ["d"]]
+    found = stored(location)
+    assert list(found.values()) == [["a", "b"], ["c"], ["d"], ["e", 5]]
+    assert {name.split("/")[1] for name in found} == {"run=monday"}
+    assert {writer_name(name.rpartition("/")[2]) for name in found} == {ledger.name}
+    with pytest.raises(ValueError, match="closed"):
+        ledger.observe(sent("f"))
+
+
+def test_section_9_sends_become_a_segment_every_few_seconds(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "_FLUSH_SECONDS", 0.0)
+    with open_ledger(location, run="monday") as ledger:
+        ledger.observe(sent("a"))
+        assert list(stored(location).values()) == [["a"]]
+
+
+def test_a_store_that_takes_nothing_fails_the_move_and_loses_no_record(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = ledger_storage(location)
+    monkeypatch.setattr(segments, "ledger_storage", lambda *_, **__: storage)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("read only")
+
+    ledger = open_ledger(location, run="monday")
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "replace", refuse)
+        with pytest.raises(ObserverError, match=r"the ledger .*ledger cannot be written, PermissionError: read only"):
+            ledger.observe(moved("a"))
+        with pytest.raises(ConfigurationError, match=r"ledger '.*' cannot be written, PermissionError"):
+            check_ledger(location)
+    ledger.observe(moved("b"))
+    ledger.close()
+    assert list(stored(location).values()) == [["a", "b"], [2]]
+
+
+def test_a_ledger_is_checked_before_anything_is_sent(location: str, tmp_path: Path) -> None:
+    check_ledger(location)
+    check_ledger(tmp_path / "folder")
+    assert (stored(location), (tmp_path / "folder").is_dir()) == ({}, True)
+    for wrong, error in (("nosuchstore://bucket", "ledger is a URL of 'nosuchstore'"), ("/dev/null/l", "be created")):
+        with pytest.raises(ConfigurationError, match=error):
+            check_ledger(wrong)
