@@ -77,8 +77,9 @@ async def test_a_syphon_in_another_loop_is_rejected(local_pair: LocalPair) -> No
     assert (await syphon.drain()).empty
 
 
-async def test_use_in_another_loop_is_rejected_and_is_no_outage(local_pair: LocalPair) -> None:
-    async with local_pair.pair.sender("flights") as sender:
+async def test_use_in_another_loop_is_rejected_and_is_no_outage() -> None:
+    unhurried = timedelta(seconds=20)
+    async with open_quick_pair(failover_interval=unhurried) as local_pair, local_pair.pair.sender("flights") as sender:
         calls: tuple[Callable[[], Awaitable[object]], ...] = (
             lambda: sender.send(numbered(1)),
             lambda: sender.cancel_scheduled(1),
