@@ -75,6 +75,17 @@ class Files:
             if name.startswith(f"{folder}/" if folder else "")
         ]
 
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of the files in a folder."""
+        return [each.name.rpartition("/")[2] for each in self.list(folder)]
+
+    def problem(self) -> None:
+        """Nothing is wrong."""
+
+    def submit(self, function: Callable[..., Any]) -> None:
+        """Start a call as ``DaemonThread`` does; only looks at the storage are made so, and take no time."""
+        function()
+
     def waiting(self) -> Sequence[str]:
         """Return the names of the messages that wait to be delivered."""
         return [each for name in self._contents if name.startswith(_MESSAGES) for each in _names(self.read(name))]

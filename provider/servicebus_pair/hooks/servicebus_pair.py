@@ -258,13 +258,16 @@ async def _holds_messages(pair: NamespacePair, queue: str) -> bool:
 
 
 async def _check_connection(settings: PairSettings) -> tuple[bool, str]:
-    from servicebus_pair.core.pair import check_namespace
+    from servicebus_pair.core.pair import check_namespace, check_spool
     from servicebus_pair.core.protocol import backlog_queue_paths
 
     # Not the session queues: a link to one would lock a session.
     backlog = backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
-    primary, secondary = await asyncio.gather(
-        check_namespace(settings.primary), check_namespace(settings.secondary, queues=backlog)
+    primary, secondary, spool = await asyncio.gather(
+        check_namespace(settings.primary),
+        check_namespace(settings.secondary, queues=backlog),
+        check_spool(settings.options),
     )
     usable = primary.usable(listen=False) and secondary.usable(listen=True)
-    return usable, f"primary {primary}; secondary {secondary}"
+    found = f"primary {primary}; secondary {secondary}"
+    return (usable, found) if spool is None else (usable and spool.works is True, f"{found}; spool {spool}")

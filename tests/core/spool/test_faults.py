@@ -100,6 +100,13 @@ class FaultyStorage:
         files: Sequence[StoredFile] = self._call("list", folder)
         return files
 
+    def names(self, folder: str) -> Sequence[str]:
+        names: Sequence[str] = self._call("names", folder)
+        return names
+
+    def problem(self) -> str | None:
+        return self._storage.problem()
+
 
 class History:
     """One run: a process with a fault, and then two without."""

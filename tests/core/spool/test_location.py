@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable
@@ -75,6 +76,27 @@ def test_a_file_is_created_once(storage: SpoolStorage) -> None:
     assert storage.read("claims/flights") == b"three"
     storage.delete("claims/flights")
     assert names(storage) == []
+
+
+def test_what_would_keep_messages_from_being_written_is_found_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    locations = {
+        "new": None,
+        "": None,
+        "missing/spool": r"missing does not exist; is it on a mount",
+        "file": "file is not a folder",
+        "file/spool": "file is not a folder",
+    }
+    for name, expected in locations.items():
+        found = FolderStorage(str(tmp_path / name)).problem()
+        assert found is None if expected is None else re.search(expected, found or ""), name
+    # Whoever runs the tests may write everywhere.
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    assert "cannot be written" in (FolderStorage(str(tmp_path)).problem() or "")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    open_storage(f"memory://{uuid.uuid4().hex}/spool").problem()
 
 
 @pytest.mark.parametrize("location", ["spool", "./spool", "file:spool", "nosuchstore://bucket/spool"])

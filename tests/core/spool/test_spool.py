@@ -72,6 +72,23 @@ async def test_section_10_in_session_order_a_process_writes_behind_what_others_w
     assert await contents(spools[0], "flights") == [[f"{number}"] for number in range(6)]
 
 
+async def test_section_10_in_session_order_a_write_looks_at_no_file_that_waits(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, lists = spool_in(tmp_path, clock, ordered=True), 0
+    listed = spool.storage.list
+
+    def count(folder: str = "") -> Any:
+        nonlocal lists
+        lists += 1
+        return listed(folder)
+
+    monkeypatch.setattr(spool.storage, "list", count)
+    for number in range(20):
+        await spool.write("flights", [new_message(f"{number}")])
+    assert lists == 1, "for the limits of the spool, every few seconds"
+
+
 async def test_a_clock_that_went_back_does_not_keep_the_limit_from_being_counted(
     tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.pair.connection_check import check_namespace
+    from servicebus_pair.core.pair.connection_check import check_namespace, check_spool
     from servicebus_pair.core.pair.endpoint_settings import ENDPOINT_SETTINGS, find_secrets, read_endpoint
     from servicebus_pair.core.pair.settings import REFERENCE, SIDES, SettingsReference
 
@@ -17,6 +17,7 @@ __all__ = [
     "SIDES",
     "SettingsReference",
     "check_namespace",
+    "check_spool",
     "find_secrets",
     "read_endpoint",
 ]
@@ -24,7 +25,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "connection_check": ["check_namespace"],
+        "connection_check": ["check_namespace", "check_spool"],
         "endpoint_settings": ["ENDPOINT_SETTINGS", "read_endpoint", "find_secrets"],
         "settings": ["REFERENCE", "SIDES", "SettingsReference"],
     },

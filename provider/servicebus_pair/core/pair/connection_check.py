@@ -1,4 +1,4 @@
-"""Check the connection to a namespace without changing anything in it.
+"""Check the connection to a namespace, and the spool, without changing anything in them.
 
 Opens a sender link and a receiver link on one queue, without sending or receiving, and lists the queues. The outcomes
 show whether the namespace is reachable, whether authentication works, and which of the three rights the client has.
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from servicebus_pair.core.model import errors
-from servicebus_pair.core.model.errors import ServiceError, TimedOutError
-from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.model.errors import ServiceError, SpoolError, TimedOutError
+from servicebus_pair.core.model.interfaces import SystemClock
+from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.sdk.administration import administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.spool.spool import open_spool
 
 _TIMEOUT: Final = 6.0
 _MAX_ERROR_CHARACTERS: Final = 200
@@ -101,6 +103,21 @@ async def check_namespace(
     finally:
         await client.close()
     return evaluate_attempts(endpoint.namespace, Attempts(send=send, listen=listen, manage=manage, queue=queue))
+
+
+async def check_spool(options: PairOptions) -> CheckResult | None:
+    """Check whether this machine could write to the spool, if there is one; without writing, it finds no full disk.
+
+    :raises ConfigurationError: its location or its key is wrong.
+    """
+    spool = open_spool(options, clock=SystemClock())
+    if spool is None:
+        return None
+    try:
+        problem = await spool.problem()
+    except SpoolError as error:
+        problem = str(error)
+    return CheckResult(works=problem is None, why="" if problem is None else problem[:_MAX_ERROR_CHARACTERS])
 
 
 def evaluate_attempts(namespace: str, attempts: Attempts) -> NamespaceCheck:

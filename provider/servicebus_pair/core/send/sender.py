@@ -44,6 +44,8 @@ class PairSender:
     async def __aenter__(self) -> Self:
         self._context.owner.check()
         self._context.registry.watch(self.entity)
+        if self._context.spool is not None:
+            self._context.spool.warn_if_unusable()
         try:
             await self._load_shared_health()
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -74,6 +74,24 @@ class FolderStorage:
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the complete files below ``folder``, in the order of their names."""
         return sorted(self._walk(self._path(folder) if folder else self._folder), key=lambda each: each.name)
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names in a folder; see ``SpoolStorage``."""
+        try:
+            return os.listdir(self._path(folder))  # noqa: PTH208 - paths of all files would take longer
+        except FileNotFoundError:
+            return []
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the folder; see ``SpoolStorage``. The first message creates it, not its parent."""
+        existing = self._folder if os.path.lexists(self._folder) else self._folder.parent
+        if not existing.exists():
+            return f"{existing} does not exist; is it on a mount that is missing?"
+        if not existing.is_dir():
+            return f"{existing} is not a folder"
+        return (
+            None if os.access(existing, os.R_OK | os.W_OK | os.X_OK) else f"{existing} cannot be written by this user"
+        )
 
     def _walk(self, folder: Path) -> Iterator[StoredFile]:
         try:

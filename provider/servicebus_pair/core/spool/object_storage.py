@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -80,6 +81,14 @@ class ObjectStorage:
             ),
             key=lambda each: each.name,
         )
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names in a folder; see ``SpoolStorage``."""
+        return [each.name.rpartition("/")[2] for each in self.list(folder)]
+
+    def problem(self) -> None:
+        """Raise what the store answers to a listing that fails."""
+        self.list("claims")
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

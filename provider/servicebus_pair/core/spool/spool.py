@@ -41,6 +41,7 @@ _log = get_logger(__name__)
 _MESSAGES: Final = "messages"
 SET_ASIDE: Final = "set-aside"
 _SUFFIX: Final = ".spool"
+_TIME_DIGITS: Final = 20
 _NANOSECONDS: Final = 1_000_000_000
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
@@ -104,12 +105,38 @@ class Spool:
         self._ordered = ordered
         self._emit = emit
         self._alarmed = False
+        self._looked = False
         self._thread = DaemonThread("the spool")
         self._last_time = 0
         self._used_bytes = 0
         self._oldest_at = inf
         self._listed_at = -inf
         self._name: str | None = None
+
+    def warn_if_unusable(self) -> None:
+        """Look once, in the background, whether messages could be written, and log a warning if they cannot."""
+        if not self._looked:
+            self._looked = True
+            self._thread.submit(self._log_problem)
+
+    async def problem(self) -> str | None:
+        """Return why no messages could be written, as far as that can be told without writing.
+
+        :raises SpoolError: it does not answer.
+        """
+        problem: str | None = await self._call("look at", self._problem)
+        return problem
+
+    def _problem(self) -> str | None:
+        try:
+            return self.storage.problem()
+        except Exception as error:  # noqa: BLE001 - of a store's library
+            return f"{type(error).__name__}: {error}"
+
+    def _log_problem(self) -> None:
+        problem = self._problem()
+        if problem is not None:
+            _log.warning("spool %s: %s; sends will fail while neither namespace answers", self.storage.place, problem)
 
     async def name(self) -> str:
         """Return what tells this spool from all others; a new one gets it now.
@@ -140,7 +167,8 @@ class Spool:
         await self._check_room(len(content), now)
         await self.name()
         if self._ordered:
-            self._come_after(await self.batches(entity))
+            newest = await self._call("list", self._newest_time, f"{_MESSAGES}/{folder_name(entity)}")
+            self._last_time = max(self._last_time, newest)
         name = self._new_name(entity, len(messages), now)
         await self._call("write to", self.storage.create, name, content)
         self._used_bytes += len(content)
@@ -229,7 +257,7 @@ class Spool:
             self._oldest_at = min((each.written_at for each in batches), default=inf)
             self._listed_at = now
             # What an earlier process wrote stays before it, even if the clock went back since.
-            self._come_after(batches)
+            self._last_time = max([self._last_time, *(_time_of(each.name) for each in batches)])
         if self._used_bytes + size > self._max_bytes:
             raise SpoolFullError(
                 f"the spool holds {self._used_bytes} bytes, and {size} more exceed its limit of {self._max_bytes}"
@@ -240,8 +268,10 @@ class Spool:
                 "allowed: empty it first"
             )
 
-    def _come_after(self, batches: Sequence[SpooledBatch]) -> None:
-        self._last_time = max([self._last_time, *(_time_of(each.name) for each in batches)])
+    def _newest_time(self, folder: str) -> int:
+        # By names only: this is done before each write, however many files wait.
+        names = self.storage.names(folder)
+        return _time_of(max((each for each in names if each[:_TIME_DIGITS].isdecimal()), default="0"))
 
     def _warn_if_filling(self, now: float) -> None:
         filling = self._used_bytes >= _ALARM_SHARE * self._max_bytes
@@ -253,7 +283,8 @@ class Spool:
 
     def _new_name(self, entity: str, messages: int, now: float) -> str:
         self._last_time = max(self._last_time + 1, int(now * _NANOSECONDS))
-        return f"{_MESSAGES}/{folder_name(entity)}/{self._last_time:020d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
+        time = f"{self._last_time:0{_TIME_DIGITS}d}"
+        return f"{_MESSAGES}/{folder_name(entity)}/{time}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
 
     async def _call(self, action: str, method: Any, *args: Any) -> Any:
         try:

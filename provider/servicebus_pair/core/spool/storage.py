@@ -55,6 +55,12 @@ class SpoolStorage(Protocol):
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
 
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names in a folder, in no order, and perhaps of incomplete files; quicker than :meth:`list`."""
+
+    def problem(self) -> str | None:
+        """Return why nothing could be written, as far as that can be told without writing, or raise it."""
+
 
 class StreamedStorage(SpoolStorage, Protocol):
     """Files that can also be read piece by piece."""

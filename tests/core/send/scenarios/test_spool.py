@@ -12,8 +12,10 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core import PairOptions
 from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolFullError
 from servicebus_pair.core.model.events import MessagesAccepted, MessagesUnspooled, Route
+from servicebus_pair.core.pair import check_spool
 from tests.core.support.local_pair import QUICK_OPTIONS, numbered, open_local_pair
 from tests.core.support.queues import peek_all
 from tests.core.support.spooling import spooling_pair, stop
@@ -53,6 +55,23 @@ async def test_section_10_while_only_the_secondary_answers_the_spool_goes_to_the
         report = await made.pair.empty_spool()
         assert (report.results["flights"].diverted, report.left) == (5, 0)
         assert sorted(await made.backlog_ids()) == [f"m{n}" for n in range(5)]
+
+
+async def test_section_10_a_spool_that_could_not_be_used_is_reported_before_it_is_needed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("mine")
+    async with spooling_pair(folder) as made:
+        for number in range(2):
+            async with made.pair.sender("flights") as sender:
+                assert (await sender.send(numbered(1, start=number))).primary == 1
+    [warned] = [each.getMessage() for each in caplog.records if "is not a folder" in each.getMessage()]
+    assert warned.startswith("spool on ")
+    check = await check_spool(PairOptions(spool=str(folder)))
+    assert str(check) == f"no ({folder} is not a folder)"
+    assert str(await check_spool(PairOptions(spool=str(tmp_path)))) == "yes"
+    assert await check_spool(PairOptions()) is None
 
 
 # A copy for the backlog has more properties than its message: these are the most that the primary takes.
