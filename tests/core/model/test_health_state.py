@@ -34,15 +34,25 @@ OUT = EntityHealth(HealthState.FAILED_OVER, since=970.0, last_ping=990.0, reason
         st.text(max_size=5),
         st.frozensets(st.integers(0, 9)),
         st.text(max_size=5),
+        st.booleans(),
     )
 )
 def test_json_round_trip_without_null(health: EntityHealth) -> None:
     shared = json.loads(json.dumps(health.to_json()))
     assert None not in shared.values()
     assert EntityHealth.from_json(shared) == health
-    for added in ("held_until", "epoch", "effective_at", "token", "caught_up", "spool"):
+    for added in ("held_until", "epoch", "effective_at", "token", "caught_up", "spool", "may_overtake"):
         del shared[added]  # as in records of earlier versions
-    older = replace(health, held_until=None, epoch=0, effective_at=0.0, token="", caught_up=frozenset(), spool="")
+    older = replace(
+        health,
+        held_until=None,
+        epoch=0,
+        effective_at=0.0,
+        token="",
+        caught_up=frozenset(),
+        spool="",
+        may_overtake=False,
+    )
     assert EntityHealth.from_json(shared) == older
 
 

@@ -19,6 +19,7 @@ from servicebus_pair.core.model.health_transitions import (
     CompleteFailback,
     EntityMissing,
     FailOver,
+    FailOverBehind,
     HealthEvent,
     MarkHealthy,
     PingFailed,
@@ -45,8 +46,8 @@ def failed(began: float = 995.0) -> SendFailed:
     return SendFailed("connection lost", began)
 
 
-def healthy(reason: str, by: str, *, last_ping: float | None = 800.0) -> EntityHealth:
-    return EntityHealth(HealthState.HEALTHY, NOW, last_ping, reason, by)
+def healthy(reason: str, by: str, *, last_ping: float | None = 800.0, may_overtake: bool = False) -> EntityHealth:
+    return EntityHealth(HealthState.HEALTHY, NOW, last_ping, reason, by, may_overtake=may_overtake)
 
 
 DRILL = FailOver("drill", "ann")
@@ -99,7 +100,13 @@ TABLE: list[Any] = [
     pytest.param(OUT, EntityMissing(NOW), MISSING, RECOVERS, id="failed over: entity missing"),
     pytest.param(HELD, EntityMissing(NOW), replace(HELD, last_ping=NOW), NOTHING, id="held: entity missing"),
     pytest.param(OUT, DRILL, OUT, NOTHING, id="failed over: manual failover keeps the first cause"),
-    pytest.param(OUT, BACK, healthy("drill over", "ann", last_ping=990.0), RECOVERS, id="failed over: manual failback"),
+    pytest.param(
+        OUT,
+        BACK,
+        healthy("drill over", "ann", last_ping=990.0, may_overtake=True),
+        RECOVERS,
+        id="failed over: manual failback",
+    ),
     pytest.param(HOLDING, SendSucceeded(), HOLDING, NOTHING, id="failing back: late success"),
     pytest.param(HOLDING, failed(), HOLDING, NOTHING, id="failing back: late failure"),
     pytest.param(
@@ -121,7 +128,11 @@ TABLE: list[Any] = [
         HOLDING, DRILL, ended(HealthState.FAILED_OVER, "drill", "ann"), FAILS_OVER, id="failing back: manual failover"
     ),
     pytest.param(
-        HOLDING, BACK, ended(HealthState.HEALTHY, "drill over", "ann"), RECOVERS, id="failing back: manual failback"
+        HOLDING,
+        BACK,
+        replace(ended(HealthState.HEALTHY, "drill over", "ann"), may_overtake=True),
+        RECOVERS,
+        id="failing back: manual failback",
     ),
 ]
 
@@ -145,7 +156,8 @@ FAILED_OVER_AGAIN = ended(HealthState.FAILED_OVER, "a failback did not end: answ
 TO_SPOOL = BeginSpool("s", "no queue")
 SPOOLING = replace(HELD, since=NOW, reason="no queue", by="send", spool="s")
 UNSPOOLING = replace(SPOOLING, state=HealthState.FAILING_BACK, reason="answered", by="ping", token="t")
-WELL_AGAIN = healthy(BACK.reason, BACK.by)
+WELL_AGAIN = healthy(BACK.reason, BACK.by, may_overtake=True)
+BEHIND = FailOverBehind("its backlog cannot be read")
 UNSPOOLED = replace(UNSPOOLING, state=HealthState.FAILED_OVER, spool="")
 FAILBACK_TABLE: list[Any] = [
     (WELL, BEGIN, WELL, NOTHING),
@@ -171,6 +183,18 @@ FAILBACK_TABLE: list[Any] = [
     (UNSPOOLING, CompleteFailback("t"), UNSPOOLED, {Action.PUBLISH}),
     (UNSPOOLING, AbandonFailback("t"), replace(UNSPOOLED, spool="s", reason=FAILED_OVER_AGAIN.reason), FAILS_OVER),
     (SPOOLING, BACK, replace(WELL_AGAIN, last_ping=990.0), RECOVERS),
+    # What is left behind is not overtaken, unless a person said so since the entity failed over.
+    (WELL, BEHIND, out(BEHIND.reason, "session order"), FAILS_OVER),
+    (OUT, BEHIND, OUT, NOTHING),
+    (WELL_AGAIN, BEHIND, WELL_AGAIN, NOTHING),
+    (WELL_AGAIN, BACK, WELL_AGAIN, RECOVERS),
+    (
+        WELL_AGAIN,
+        failed(900.0),
+        replace(WELL_AGAIN, state=HealthState.SUSPECT, reason="connection lost", by="send"),
+        NOTHING,
+    ),
+    (replace(WELL_AGAIN, since=900.0), failed(900.0), out(), FAILS_OVER),
 ]
 
 
@@ -295,7 +319,7 @@ def test_ping_does_not_end_a_held_manual_failover(ago: float, hold: float, faile
     assert answered.health.failed_over is held.health.is_held(NOW) is (began + hold > NOW)
     assert answered.health.last_ping == NOW
     manual = decide(held.health, BACK, now=NOW, failover_interval=INTERVAL)
-    assert manual.health == healthy("drill over", "ann", last_ping=held.health.last_ping)
+    assert manual.health == healthy("drill over", "ann", last_ping=held.health.last_ping, may_overtake=True)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from servicebus_pair.core.model.health_transitions import (
     BeginFailback,
     BeginSpool,
     CompleteFailback,
-    FailOver,
+    FailOverBehind,
 )
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
@@ -158,13 +158,17 @@ class SessionOrdering:
     async def divert_behind_backlog(self, entity: str, *, spool: Spool | None = None) -> None:
         """Fail ``entity`` over if its backlog is not empty, so that nothing overtakes what an earlier process left.
 
+        Not after a failback by hand, whose caller knew of that.
+
         :param spool: what it holds of the entity must not be overtaken either.
         :raises HealthStoreError: the shared store cannot be read or written.
         """
+        if self._registry.current(entity).may_overtake:
+            return
         empty = await self._become_empty(entity)
         if not empty:
             reason = "its backlog is not empty" if empty is False else "its backlog cannot be read"
-            await self._registry.change(entity, FailOver(reason, "session order"))
+            await self._registry.change(entity, FailOverBehind(reason))
         try:
             if spool is None or not await spool.batches(entity):
                 return
@@ -173,7 +177,7 @@ class SessionOrdering:
             # Its messages are on record in the shared health, too: a send needs the spool only if that says so.
             _log.warning("entity=%s: %s", entity, error)
             return
-        await self._registry.change(entity, FailOver(begin.reason, "session order"))
+        await self._registry.change(entity, FailOverBehind(begin.reason))
         await self._registry.change(entity, begin)
 
     async def abandon_dead_failback(self, entity: str) -> None:

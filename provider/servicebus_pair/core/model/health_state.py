@@ -31,6 +31,7 @@ class EntityHealth:
     :param caught_up: indexes of the session queues of which a syphon has said, since the last ping, that little is left
         for the entity. A hint: only the time of a failback depends on it.
     :param spool: name of the spool to which messages of a failed-over entity go, with session order; else empty.
+    :param may_overtake: a person ended the last failover: what it left in the backlog and the spool holds up nothing.
     """
 
     state: HealthState = HealthState.HEALTHY
@@ -44,6 +45,7 @@ class EntityHealth:
     token: str = ""
     caught_up: frozenset[int] = frozenset()
     spool: str = ""
+    may_overtake: bool = False
 
     def is_held(self, now: float) -> bool:
         """Return whether a manual failover is in force that pings cannot end yet."""
@@ -77,6 +79,7 @@ class EntityHealth:
             "token": self.token,
             "caught_up": sorted(self.caught_up),
             "spool": self.spool,
+            "may_overtake": self.may_overtake,
         }
 
     @classmethod
@@ -99,6 +102,7 @@ class EntityHealth:
                 token=str(value.get("token", "")),
                 caught_up=frozenset(map(int, value.get("caught_up", ()))),
                 spool=str(value.get("spool", "")),
+                may_overtake=bool(value.get("may_overtake", False)),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error

@@ -15,6 +15,7 @@ With a spool as well (SPEC section 10), what no backlog queue took fails back in
     failed over --no backlog queue took a message--> failed over, to the spool
     failed over, to the spool --little left in it--> failing back --spool empty, nothing in flight--> failed over
 
+A failback by hand waits for neither: messages may overtake what is left there, until the entity fails over again.
 While failing back, nothing is sent. Each change of route has a new epoch and settles before it is acted on: from
 ``since`` to ``effective_at``, other processes may still act on the route before.
 """
@@ -83,6 +84,13 @@ class FailOver:
 
 
 @dataclass(frozen=True, slots=True)
+class FailOverBehind:
+    """Failover because of what an earlier process left: nothing may overtake it, unless a person said so."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkHealthy:
     """Manual failback."""
 
@@ -132,7 +140,7 @@ class AbandonFailback:
     token: str
 
 
-_FailbackEvent: TypeAlias = BeginSpool | BeginFailback | CompleteFailback | AbandonFailback
+_FailbackEvent: TypeAlias = FailOverBehind | BeginSpool | BeginFailback | CompleteFailback | AbandonFailback
 _OtherEvent: TypeAlias = (
     SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | CaughtUp | FailOver | MarkHealthy
 )
@@ -166,7 +174,7 @@ def decide(
     :param failover_interval: seconds of failures before a failover; 0 fails over at the first one.
     :param settle_seconds: how long other processes may still act on the route before; ``None`` without session order.
     """
-    if isinstance(event, BeginSpool | BeginFailback | CompleteFailback | AbandonFailback):
+    if isinstance(event, FailOverBehind | BeginSpool | BeginFailback | CompleteFailback | AbandonFailback):
         decision = _decide_failback(health, event, now)
     else:
         decision = _decide(health, event, now, failover_interval)
@@ -204,11 +212,14 @@ def _decide(health: EntityHealth, event: _OtherEvent, now: float, failover_inter
         case FailOver():
             return _fail_over_manually(health, event, now)
         case MarkHealthy():
-            return Decision(_healthy(health, now, event.reason, event.by), _ON_RECOVERY)
+            marked = _healthy(health, now, event.reason, event.by)
+            return Decision(replace(marked, may_overtake=health.may_overtake or health.failed_over), _ON_RECOVERY)
 
 
 def _decide_failback(health: EntityHealth, event: _FailbackEvent, now: float) -> Decision:
     match event:
+        case FailOverBehind(reason) if not health.may_overtake:
+            return _fail_over(health, now, reason, "session order")
         case BeginSpool(spool, reason) if health.state is HealthState.FAILED_OVER and not health.spool:
             return Decision(replace(health, since=now, reason=reason, by="send", spool=spool), _PUBLISH)
         case BeginFailback() if health.state is HealthState.FAILED_OVER and health.spool == event.spool:
@@ -259,7 +270,9 @@ def _fail_over(health: EntityHealth, now: float, reason: str, by: str) -> Decisi
     if health.state is HealthState.FAILED_OVER:
         return Decision(health)
     held = health.held_until if health.failed_over else None
-    failed_over = replace(health, state=HealthState.FAILED_OVER, since=now, reason=reason, by=by, held_until=held)
+    failed_over = replace(
+        health, state=HealthState.FAILED_OVER, since=now, reason=reason, by=by, held_until=held, may_overtake=False
+    )
     return Decision(failed_over, _ON_FAILOVER)
 
 

@@ -12,7 +12,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
-from servicebus_pair.core import NamespacePair
+from servicebus_pair.core import EntityHealth, NamespacePair
 from servicebus_pair.core.model.errors import ConfigurationError, NoBacklogQueueError, SendError, SendTimeoutError
 from servicebus_pair.core.model.health_transitions import BeginSpool
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
@@ -129,6 +129,56 @@ async def test_section_10_a_route_to_an_empty_spool_stays_while_the_backlog_cann
         both.primary.clear_faults()
         await both.pair.syphon().drain()
         assert await arrived(both) == {"a": [0, 1, 2, 3]}
+
+
+async def test_section_10_a_failback_by_hand_lasts_while_the_secondary_cannot_be_read(tmp_path: Path) -> None:
+    store, options = InMemoryHealthStore(), replace(SPOOLING, spool=str(tmp_path))
+    async with (
+        open_local_pair("flights", options=options, store=store) as both,
+        another(both, tmp_path, store) as other,
+        both.pair.sender("flights") as sender,
+    ):
+        stop(both.primary, both.secondary)
+        assert (await sender.send(numbered("a", 0))).spooled == 1
+        both.primary.clear_faults()
+        assert await both.pair.mark_healthy("flights", by="ann")
+        # Neither a sender that opens nor one that empties the spool fails it over again, although both would see
+        # nothing of the backlog, and one the messages in the spool.
+        async with other.sender("flights") as later:
+            assert (await later.send(numbered("a", 1))).primary == 1
+        report = await other.empty_spool()
+        assert (report.left, report.results["flights"].primary) == (0, 1)
+        assert (await sender.send(numbered("a", 2))).primary == 1
+        assert both.pair.health("flights").by == other.health("flights").by == "ann"
+        # The next failover is one like all others.
+        stop(both.primary)
+        assert (await sender.send(numbered("a", 3))).spooled == 1
+        both.primary.clear_faults()
+        async with other.sender("flights") as later:
+            assert (await later.send(numbered("a", 4))).spooled == 1
+        assert await arrived(both) == {"a": [1, 0, 2]}
+
+
+class Overwritten(InMemoryHealthStore):
+    """A store in which a process that had not read of the spool writes over it, once."""
+
+    before: EntityHealth | None = None
+
+    async def save(self, entity: str, health: EntityHealth) -> None:
+        await super().save(entity, health)
+        if not health.spool:
+            self.before = health
+        elif self.before is not None:
+            unread, self.before = self.before, None
+            asyncio.get_running_loop().call_later(0.2, asyncio.ensure_future, super().save(entity, unread))
+
+
+async def test_section_10_a_change_to_the_spool_that_was_overwritten_is_made_again(tmp_path: Path) -> None:
+    options = replace(SPOOLING, spool=str(tmp_path))
+    async with open_local_pair("flights", options=options, store=Overwritten()) as both:
+        stop(both.primary, both.secondary)
+        async with both.pair.sender("flights") as sender:
+            assert (await sender.send(numbered("a", 0))).spooled == 1
 
 
 async def test_section_10_in_session_order_what_the_backlog_refuses_is_set_aside_and_holds_nothing_up(
