@@ -116,13 +116,30 @@ def test_section_4_a_send_ends_at_its_deadline(history: AttemptHistory) -> None:
     assert step(history.paused(), deadline=NOW) == TimeOut(history.last_error)
 
 
-@pytest.mark.parametrize("health", [HEALTHY, EntityHealth(HealthState.SUSPECT, since=1059.0)])
-def test_section_4_each_send_has_its_own_clock(health: EntityHealth) -> None:
+@pytest.mark.parametrize(
+    ("health", "ordered"),
+    [
+        (HEALTHY, Fail(FAULT)),
+        # Since the last success of another send the entity takes nothing; it fails over, or takes this one, too.
+        (EntityHealth(HealthState.SUSPECT, since=1000.125), Pause(0.125)),
+        (EntityHealth(HealthState.SUSPECT, since=1059.0), Pause(0.5)),
+        (EntityHealth(HealthState.SUSPECT, since=1060.1), Fail(FAULT)),
+    ],
+)
+def test_section_4_each_send_has_its_own_clock(health: EntityHealth, ordered: Step) -> None:
     history = failed(FAULT, FAULT)
     assert isinstance(step(history, health, now=NOW + 59.9), Pause)
     assert step(history, health, now=NOW + 60) == Divert()
-    ordered = replace(POLICY, ordered=True)
-    assert step(history, health, now=NOW + 60, policy=ordered) == Fail(FAULT)
+    assert step(history, health, now=NOW + 60, policy=replace(POLICY, ordered=True)) == ordered
+
+
+def test_section_6_what_failed_before_the_route_changed_is_over() -> None:
+    history = failed(LOST, FAULT).not_diverted(NOT_DIVERTED)
+    assert history.in_epoch(0) is history
+    assert history.in_epoch(1) == AttemptHistory(last_error=FAULT, epoch=1)
+    assert history.in_epoch(1).part().in_epoch(1).epoch == 1
+    final = failed(FORBIDDEN)
+    assert final.in_epoch(1) is final, "an error for the caller"
 
 
 def test_section_4_waiting_for_the_link_is_part_of_the_clock() -> None:

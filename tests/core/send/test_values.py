@@ -26,6 +26,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
     check_limits(
         "send",
         {
+            "last_step._MAX_WRITES": 3,
             "backlog_copies._MAX_BATCH_BYTES": 1_048_576,
             "backlog_copies._MESSAGE_OVERHEAD_BYTES": 300,
             "backlog_copies.LARGEST_UNCHECKED": 26_214,

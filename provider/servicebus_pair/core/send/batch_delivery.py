@@ -24,6 +24,7 @@ from servicebus_pair.core.send.next_step import (
     Probe,
     Spool,
     attempt_timeout,
+    is_overdue,
     next_step,
     remaining_interval,
 )
@@ -120,6 +121,9 @@ class BatchDelivery:
             health = self._registry.current(self._entity)
         else:
             health = await lease(self._context, self._entity, self._deadline, last=part.history.last_error)
+            part.history = part.history.in_epoch(health.epoch)
+            if is_overdue(part.history, health, now=self._clock.now(), interval=self._policy.interval):
+                health = await self._last_step.fail_over(part, health)
         now = self._clock.now()
         step = next_step(
             part.history,

@@ -6,23 +6,26 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from servicebus_pair.core.model.errors import (
+    HealthStoreError,
     MessageTooLargeError,
     NoBacklogQueueError,
     SendTimeoutError,
     SpoolError,
     TimedOutError,
 )
-from servicebus_pair.core.model.health_transitions import BeginSpool
+from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.health_transitions import BeginSpool, SendFailed
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.send.delivery_state import AttemptExecutor, MessageStatus, TrackedBatch, TrackedMessage
 from servicebus_pair.core.send.diversion import checked_copy
-from servicebus_pair.core.send.next_step import AttemptHistory, Divert, Fail, Refuse, Split, Spool, TimeOut
+from servicebus_pair.core.send.next_step import AttemptHistory, Divert, Fail, Refuse, Split, Spool, TimeOut, is_overdue
 from servicebus_pair.core.send.pair_context import lease
 from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 
 _log = get_logger(__name__)
+_MAX_WRITES: Final = 3
 NO_HISTORY: Final = AttemptHistory()
 """Of a batch that was not attempted yet."""
 
@@ -70,6 +73,27 @@ class LastStep:
                 raise self._deadline.timeout_error(last=error)
             case Fail(error):
                 raise error
+
+    async def fail_over(self, part: Part, health: EntityHealth) -> EntityHealth:
+        """With session order, fail over an entity that did not with the last failure; return its health then.
+
+        The interval ended while a lease was waited for, or the failover could not be written.
+
+        :raises HealthStoreError: it cannot be written now either.
+        """
+        error = part.history.error
+        self._registry.apply(self._entity, SendFailed(str(error), health.since))
+        health = await self._lease(part.history)
+        part.history = part.history.in_epoch(health.epoch)
+        if is_overdue(part.history, health, now=self._context.clock.now(), interval=self._policy.interval):
+            raise HealthStoreError(
+                f"{self._entity} cannot fail over although it fails ({error}), because the shared store of health "
+                "cannot be written, or not in time: repair it and send again"
+            )
+        return health
+
+    async def _lease(self, history: AttemptHistory) -> EntityHealth:
+        return await lease(self._context, self._entity, self._deadline, last=history.last_error)
 
     def _refuse(self, part: Part) -> None:
         [message] = part.messages
@@ -133,17 +157,22 @@ class LastStep:
         :raises SpoolError: they go to another spool, or the processes could not agree.
         """
         spool = self._context.spool
-        name, begins = None if spool is None else await spool.name(), False
+        name, begin = None if spool is None else await spool.name(), None
         if name is not None and history.backlog_error is not None:
-            begins = not self._registry.current(self._entity).spool
-            reason = f"no backlog queue takes messages: {history.backlog_error.cause}"
-            self._registry.apply(self._entity, BeginSpool(name, reason))
-        chosen = (await lease(self._context, self._entity, self._deadline, last=history.last_error)).spool
+            begin = BeginSpool(name, f"no backlog queue takes messages: {history.backlog_error.cause}")
+        health = await self._lease(history)
+        for _ in range(_MAX_WRITES):
+            if begin is None or health.spool or health.epoch != history.epoch:
+                break
+            # Again if it was not written, or a process that had not read it wrote over it.
+            self._registry.apply(self._entity, begin)
+            health = await self._lease(history)
+        chosen = health.spool
         if chosen and chosen != name:
             raise SpoolError(
                 f"to keep the order of sessions, its messages go behind those in the spool {chosen}, and this process "
                 f"has {'no spool' if name is None else f'the spool {name}'}; empty that one where it can be seen"
             )
-        if begins and not chosen:
+        if not chosen and health.epoch == history.epoch:
             raise SpoolError("the other processes could not be told, because its health was not changed")
         return bool(chosen)

@@ -9,7 +9,8 @@
                                           else Split until the message is alone, two more tries, and Refuse
     busy                               -> Pause, as long as the caller allows
     neither namespace took it in time  -> Spool, if there is a spool
-    failing for the failover interval  -> Divert, even while other sends succeed; Fail where order is kept
+    failing for the failover interval  -> Divert, even while other sends succeed; where order is kept, Fail if they do,
+                                          else go on until the entity fails over
     any other failure                  -> Pause, longer each time
 
 From the first failing attempt to the first message in the backlog, a send may take the failover interval plus 2 s,
@@ -79,6 +80,7 @@ class AttemptHistory:
     :param probe_failed: nothing else was accepted either.
     :param backlog_error: why the backlog did not take it.
     :param forgiven: the loss of a working connection was not counted, which happens once.
+    :param epoch: of the entity's health meanwhile; counted with session order only.
     """
 
     failing_since: float | None = None
@@ -95,6 +97,7 @@ class AttemptHistory:
     probe_failed: bool = False
     forgiven: bool = False
     backlog_error: SendError | None = None
+    epoch: int = 0
 
     def failed(self, error: ServiceError, *, began: float, was_attached: bool, is_final: bool) -> AttemptHistory:
         """Return the history after an attempt failed.
@@ -141,6 +144,10 @@ class AttemptHistory:
         """Return the history after a pause: an attempt is due."""
         return replace(self, error=None, counts=False)
 
+    def in_epoch(self, epoch: int) -> AttemptHistory:
+        """Return the history in this epoch of the entity's health; what failed before its route changed is over."""
+        return self if epoch == self.epoch or self.is_final else AttemptHistory(last_error=self.last_error, epoch=epoch)
+
     def part(self) -> AttemptHistory:
         """Return the history of a part of a rejected batch: its clock goes on, and it was not rejected itself."""
         return AttemptHistory(
@@ -149,6 +156,7 @@ class AttemptHistory:
             works_at=self.works_at,
             forgiven=self.forgiven,
             backlog_error=self.backlog_error,
+            epoch=self.epoch,
         )
 
     @property
@@ -243,9 +251,11 @@ def next_step(
             return _after_rejection(history, messages, now, deadline)
         case ServerBusyError() as error:
             return _after_busy(error, history, now, policy, deadline)
-        case error if _own_clock_is_over(history, now, policy):
+        case error if _own_clock_is_over(history, health, now, policy):
             return _divert_or_fail(error, policy)
     remaining = remaining_interval(health, interval=policy.interval, now=now, failing_since=history.failing_since)
+    if policy.ordered and remaining <= 0 and health.state is HealthState.SUSPECT:
+        remaining = remaining_interval(health, interval=policy.interval, now=now)
     return Pause(min(history.retry_delay, max(0.0, remaining), deadline - now))
 
 
@@ -274,6 +284,11 @@ def attempt_timeout(remaining: float, *, longest: float) -> float:
     if remaining < 0:
         return min(longest, max(_MIN_LATE_ATTEMPT, _MIN_ATTEMPT + remaining))
     return min(longest, max(_MIN_ATTEMPT, remaining))
+
+
+def is_overdue(history: AttemptHistory, health: EntityHealth, *, now: float, interval: float) -> bool:
+    """Return whether an entity should have failed over with the last failure of this history."""
+    return history.counts and health.state is HealthState.SUSPECT and health.since <= now - interval
 
 
 def _after_rejection(history: AttemptHistory, messages: int, now: float, deadline: float) -> Step:
@@ -308,8 +323,12 @@ def _divert_or_fail(error: ServiceError, policy: SendPolicy) -> Step:
     return Fail(error) if policy.ordered else Divert()
 
 
-def _own_clock_is_over(history: AttemptHistory, now: float, policy: SendPolicy) -> bool:
-    if policy.ordered and not history.counts:
-        # A send that only waited for the link may not be diverted, and tries: the entity fails over, or takes it.
+def _own_clock_is_over(history: AttemptHistory, health: EntityHealth, now: float, policy: SendPolicy) -> bool:
+    if history.failing_since is None or history.failing_since > now - policy.interval:
         return False
-    return history.failing_since is not None and history.failing_since <= now - policy.interval
+    if not policy.ordered:
+        return True
+    # A send may not be diverted alone. One that only waited for the link tries, and so does one whose entity takes
+    # nothing from others either since then: it fails over, or takes it.
+    ends = history.failing_since + policy.interval
+    return history.counts and (health.state is HealthState.HEALTHY or health.since > ends)
