@@ -73,7 +73,7 @@ class ServiceBusPairRecordOperator(AsyncPairOperator):
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Share the manifest's health, emit asset events, and record the job's activity."""
-        manifest = await asyncio.to_thread(read_manifest, Path(self.manifest))
+        manifest = await asyncio.to_thread(read_manifest, Path(storage_path("manifest", self.manifest)))
         entities = manifest.entities
         store = AirflowHealthStore(self.servicebus_pair_conn_id)
         recorded = [entity for entity, each in entities.items() if await _save_if_newer(store, entity, each.health)]
