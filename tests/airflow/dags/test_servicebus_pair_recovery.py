@@ -116,16 +116,15 @@ def test_sessions_sent_during_a_failover_are_recovered_in_order(
         return run_task(run_dag, lambda: tasks.send(messages=messages))["send"]
 
     assert send(range(2))["primary"] == 4
-    run_task(run_dag, lambda: tasks.fail_over(entities="flights", hold=timedelta(seconds=8)))
+    run_task(run_dag, lambda: tasks.fail_over(entities="flights"))  # for an hour, however slow the machine is
     diverted = send(range(2, 5))
     report = results(recover())["report"]
+    run_task(run_dag, lambda: tasks.fail_back(entities="flights"))
     back = send(range(5, 7))
 
     assert (diverted["diverted"], set(diverted["backlog_queues"])) == (6, set(session_queue_paths("contoso", 2)))
     assert report["moved"] == {"flights": 6}
-    assert back["sent"] == 4
-    if back["diverted"]:
-        recover()
+    assert (back["primary"], back["diverted"]) == (4, 0)
     arrived = contents(pair.primary["contoso"], "flights")
     for name in "ad":
         assert [each.message_id for each in arrived if each.session_id == name] == [f"{name}{n}" for n in range(7)]

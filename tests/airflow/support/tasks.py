@@ -7,7 +7,7 @@ from typing import Any
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
 from servicebus_pair.operators.cost import ServiceBusPairCostOperator
 from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
-from servicebus_pair.operators.failover import ServiceBusPairFailoverOperator
+from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator, ServiceBusPairFailoverOperator
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
@@ -56,6 +56,14 @@ def fail_over(**parameters: Any) -> ServiceBusPairFailoverOperator:
         task_id="fail_over",
         servicebus_pair_conn_id=CONN_ID,
         **{"entities": "flights", "reason": "maintenance", **parameters},
+    )
+
+
+def fail_back(**parameters: Any) -> ServiceBusPairFailbackOperator:
+    return ServiceBusPairFailbackOperator(
+        task_id="fail_back",
+        servicebus_pair_conn_id=CONN_ID,
+        **{"entities": ["Flights"], "reason": "it is over", **parameters},
     )
 
 
