@@ -166,18 +166,30 @@ def test_the_connection_cannot_be_mapped(kind: Any):
         kind.partial(task_id="task", **needed).expand(servicebus_pair_conn_id=["a", "b"])
 
 
+DECORATORS: dict[str, Callable[..., Any]] = {
+    "servicebus_receive": lambda text, messages: (text, messages),
+    "servicebus_send": lambda text: [text],
+}
+
+
+def test_every_decorator_is_in_this_table():
+    assert {each["name"] for each in get_provider_info()["task-decorators"]} == set(DECORATORS)
+
+
 @pytest.mark.parametrize("mapped", [False, True])
-def test_default_args_reach_decorated_tasks_and_no_other_providers(*, mapped: bool):
+@pytest.mark.parametrize("name", DECORATORS)
+def test_default_args_reach_every_decorated_task_and_no_other_providers(name: str, *, mapped: bool):
     from airflow.providers.standard.operators.bash import BashOperator
     from airflow.sdk import task
 
     with DAG("defaults", schedule=None, default_args={"servicebus_pair_conn_id": "other.pair"}) as dag:
         other = BashOperator(task_id="other", bash_command="true")
-        decorated = task.servicebus_send(task_id="send", entity="flights")(lambda text: [text])
+        decorated = getattr(task, name)(task_id="task", entity="flights")(DECORATORS[name])
         decorated.expand(text=["a", "b"]) if mapped else decorated(text="a")
 
-    send = dag.get_task("send")
-    assert (send.inlets, send.outlets) == ([pair_asset("other.pair")], [health_alias("other.pair")])
+    made = dag.get_task("task")
+    outlets = [health_alias("other.pair")] if name == "servicebus_send" else []
+    assert (made.inlets, made.outlets) == ([pair_asset("other.pair")], outlets)
     assert not hasattr(other, "servicebus_pair_conn_id")
 
 
@@ -200,10 +212,15 @@ def test_every_task_links_to_the_page_and_the_portal(kind: Any):
     assert kind.portal_side in ("primary", "secondary")
 
 
-def test_every_task_fails_at_once_without_its_connection(run_dag: RunDag):
-    with DAG("permanent", schedule=None) as dag:
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("wrong", ["connection", "parameter"])
+def test_every_task_fails_at_once_on_what_only_a_person_can_mend(run_dag: RunDag, wrong: str):
+    with DAG("permanent", schedule=None, render_template_as_native_obj=True) as dag:
         for kind in CLASSES:
-            make(kind, task_id=kind.__name__, servicebus_pair_conn_id="nowhere", retries=3)
+            given = {"servicebus_pair_conn_id": "nowhere"}
+            if wrong == "parameter":
+                given = {"servicebus_pair_conn_id": CONN_ID, MAPPED[kind.__name__][0]: "{{ [[1]] }}"}
+            make(kind, task_id=kind.__name__, retries=3, **given)
 
     ended = {each.task_id: (each.state, each.try_number) for each in run_dag(dag).get_task_instances()}
 

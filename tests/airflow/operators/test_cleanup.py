@@ -30,11 +30,17 @@ def test_only_named_empty_extra_queues_are_deleted(pair: Pair, run_dag: RunDag, 
     assert queue_names(pair.secondary["contoso-dr"]) == [BACKLOG[0], extra[1]]
 
 
-def test_force_deletes_queues_with_messages(pair: Pair, run_dag: RunDag):
+def test_force_deletes_all_queues_with_messages(pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
+    """Those of both kinds, and those beyond the number in the connection."""
+    pair.settings |= {"ordering": "session", "backlog_queue_count": 3}
+    define_connection(monkeypatch, pair.extra())
     run_task(run_dag, provision)
     send_directly(pair.secondary["contoso-dr"], BACKLOG[0])
+    every = queue_names(pair.secondary["contoso-dr"])
+    pair.settings |= {"ordering": "none", "backlog_queue_count": 2}
+    define_connection(monkeypatch, pair.extra())
 
     done = run_task(run_dag, lambda: cleanup(what="{{ 'all' }}", force=True))["cleanup"]
 
-    assert done["deleted"] == BACKLOG
+    assert (len(every), sorted(done["deleted"])) == (6, every)
     assert queue_names(pair.secondary["contoso-dr"]) == []

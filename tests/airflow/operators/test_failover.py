@@ -6,19 +6,27 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from airflow.sdk import task
 
+from servicebus_pair.assets import pair_asset
 from servicebus_pair.core.model.health_state import HealthState
-from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from tests.airflow.conftest import CONN_ID, LogOfFailure, RunDag, events, run_task, shared_health
-from tests.airflow.support.tasks import fail_over, provision, send
+from tests.airflow.support.tasks import fail_back, fail_over, provision, send
 
 
-def fail_back(**parameters: Any) -> ServiceBusPairFailbackOperator:
-    return ServiceBusPairFailbackOperator(
-        task_id="fail_back",
-        servicebus_pair_conn_id=CONN_ID,
-        **{"entities": ["Flights"], "reason": "it is over", **parameters},
-    )
+def decorated_send() -> Any:
+    decorate: Any = task.servicebus_send
+    return decorate(servicebus_pair_conn_id=CONN_ID, entity="flights", task_id="decorated")(lambda: ["x"])()
+
+
+def hook_send() -> Any:
+    @task(inlets=[pair_asset(CONN_ID)])
+    def hook() -> dict[str, int]:
+        sent = ServiceBusPairHook(CONN_ID).send("flights", "x")
+        return {"primary": sent.primary, "diverted": sent.diverted}
+
+    return hook()
 
 
 @pytest.mark.usefixtures("pair")
@@ -29,7 +37,7 @@ def test_manual_failover_is_shared_emitted_once_and_ended_by_failback(run_dag: R
     over = run_task(run_dag, fail_over)["fail_over"]
     again = run_task(run_dag, fail_over)["fail_over"]
     held = shared_health("flights")
-    diverted = run_task(run_dag, lambda: send(messages=["x"]))["send"]
+    diverted = run_task(run_dag, lambda: send(messages=["x"]), decorated_send, hook_send)
     back = run_task(run_dag, lambda: fail_back(by="{{ 'ada' }}"))["fail_back"]
     direct = run_task(run_dag, lambda: send(messages=["x"]))["send"]
 
@@ -39,7 +47,7 @@ def test_manual_failover_is_shared_emitted_once_and_ended_by_failback(run_dag: R
     assert (held.state, held.by, held.reason) == (HealthState.FAILED_OVER, who, "maintenance")
     assert held.held_until is not None
     assert held.held_until - held.since == pytest.approx(3600, abs=60)
-    assert (diverted["primary"], diverted["diverted"]) == (0, 1)
+    assert [(each["primary"], each["diverted"]) for each in diverted.values()] == [(0, 1)] * 3
     assert (back["changed"], back["by"]) == (["Flights"], "ada")
     assert (direct["primary"], direct["diverted"]) == (1, 0)
     [announced] = events("failover")
