@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,12 @@ import pytest
 from airflow.sdk import DAG, task
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.operators._support.received_messages import ReceivedMessages
 from servicebus_pair.operators.receive import ServiceBusReceiveOperator
 from servicebus_pair.sensors.message import ServiceBusMessageSensor
 from tests.airflow.conftest import CONN_ID, LogOfFailure, Pair, RestartSoon, RunDag, results, run_task, states
 from tests.airflow.support.queues import contents, dead_letters, send_texts
+from tests.airflow.support.receiving import DOWN_SECONDS, MOST_PINGS, count_pings, report_receiving, with_short_locks
 from tests.airflow.support.versions import skip_without
 
 
@@ -95,6 +100,49 @@ def test_what_cannot_be_stored_stays_in_the_queue(
     send_texts(pair.primary["contoso"], "briefings", "small")
     log_of_failure(lambda: receive(entity="briefings"))
     assert [message.body for message in contents(pair.primary["contoso"], "briefings")] == ["small"]
+
+
+def test_an_outage_in_the_middle_of_receiving_loses_nothing(
+    pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+):
+    """The primary dies after a task has stored its messages and before it completes them."""
+    pings = count_pings(monkeypatch)
+    with_short_locks(pair)
+    sent = [f"m{number}" for number in range(500)]
+    send_texts(pair.primary["contoso"], "flights", *sent)
+    keep, while_down = ReceivedMessages.keep, [0]
+
+    def end_outage() -> None:
+        while_down.append(len(pings))
+        pair.primary.start()
+
+    outage = threading.Timer(DOWN_SECONDS, end_outage)
+
+    async def die_once(store: ReceivedMessages, fields: Any) -> Any:
+        kept = await keep(store, fields)
+        if not outage.is_alive():
+            monkeypatch.setattr(ReceivedMessages, "keep", keep)
+            await asyncio.to_thread(pair.primary.kill)
+            outage.start()
+        return kept
+
+    received = Counter[str]()
+    for run in range(20):
+        result = run_task(run_dag, lambda: receive(folder=tmp_path, max_wait=6))["receive"]
+        path = result["path"]
+        stored = [] if path is None else Path(path.removeprefix("file://")).read_text().splitlines()
+        messages = result["messages"] or [json.loads(line) for line in stored]
+        received.update(message["body"] for message in messages)
+        if run == 1:
+            monkeypatch.setattr(ReceivedMessages, "keep", die_once)
+        if not messages:
+            break
+    outage.join()
+    waits = [each for each in caplog.messages if "flights: receiving waits" in each]
+    report_receiving("operator", sent, received, pings=while_down[-1], lines=len(waits))
+    assert len(waits) == 1, waits
+    assert while_down[-1] <= MOST_PINGS
+    assert left(pair) == []
 
 
 def test_a_deferred_task_waits_for_the_primary_and_for_a_message(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from servicebus_pair.triggers import receive
 from servicebus_pair.triggers.receive import ServiceBusReceiveTrigger
 from tests.airflow.conftest import CONN_ID, Pair
 from tests.airflow.support.queues import contents, dead_letters, send_texts
+from tests.airflow.support.receiving import DOWN_SECONDS, MOST_PINGS, count_pings, report_receiving, with_short_locks
 from tests.airflow.support.versions import needs
 
 with contextlib.suppress(ImportError):  # before Airflow 3.3
@@ -56,6 +58,17 @@ class Runner:
     def confirm(self) -> None:
         self.manager.confirm_persisted(self.unconfirmed)
         self.unconfirmed.clear()
+
+    def counted(self) -> Counter[str]:
+        """How often each message of the first trigger came."""
+        return Counter(body for bodies in self.bodies() for body in bodies)
+
+    async def confirm_until(self, count: int) -> None:
+        """Confirm events as they come, until so many different messages came."""
+        async with asyncio.timeout(60):
+            while len(self.counted()) < count:
+                self.confirm()
+                await asyncio.sleep(0.05)
 
     def bodies(self, trigger_id: int = 0) -> list[list[str]]:
         return [[each["body"] for each in event["messages"]] for event in self.events.get(trigger_id, [])]
@@ -151,25 +164,32 @@ async def test_what_an_event_cannot_hold_is_dead_lettered_with_a_reason(pair: Pa
 
 
 @needs("acknowledged_events")
-async def test_an_outage_and_a_missing_entity_end_no_trigger(
+async def test_an_outage_in_the_middle_of_receiving_loses_nothing_and_a_missing_entity_ends_no_trigger(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(receive, "_RETRY_SECONDS", 0.5)
+    pings = count_pings(monkeypatch)
+    with_short_locks(pair)
+    sent = [f"m{number}" for number in range(500)]
+    await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", *sent)
     missing = ServiceBusReceiveTrigger(servicebus_pair_conn_id=CONN_ID, entity="missing")
-    async with running(ServiceBusReceiveTrigger(**FLIGHTS), missing) as runner:
-        await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", "a")
-        await runner.wait_for(1)
-        runner.confirm()
-        await until_left(pair, "")
+
+    async with running(ServiceBusReceiveTrigger(**FLIGHTS, max_messages=5, linger=0), missing) as runner:
+        await runner.confirm_until(100)
         await asyncio.to_thread(pair.primary.kill)
-        await asyncio.sleep(3)
+        runner.confirm()  # what Airflow stores during the outage cannot be completed
+        await asyncio.sleep(DOWN_SECONDS)
+        while_down = pings.count("flights")
         await asyncio.to_thread(pair.primary.start)
-        await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", "b")
-        await runner.wait_for(2)
-        runner.confirm()
-        await until_left(pair, "")
+        await runner.confirm_until(len(sent))
+        while await asyncio.to_thread(contents, pair.primary["contoso"], "flights"):
+            runner.confirm()  # what comes again
+            await asyncio.sleep(0.1)
+        received = runner.counted()
     waits = [each for each in caplog.messages if "flights: receiving waits" in each]
+    report_receiving("trigger", sent, received, pings=while_down, lines=len(waits))
     assert len(waits) == 1, waits
+    assert while_down <= MOST_PINGS
     assert [each for each in caplog.messages if "entity=missing: cannot receive" in each]
 
 
