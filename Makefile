@@ -7,9 +7,10 @@
 #   make test           run the quick tests; ARGS="tests/core/send -k divert" selects some
 #   make test-all       run all tests, including those of more than 20 seconds each, and properties with all examples
 #   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
-#   make compatibility  import, parse, survive an outage and run Airflow's quick tests on each minor version of Airflow and
-#                       each Python, and the data source's on each one of Spark, in environments of their own;
-#                       ONLY=3.1-py3.12 or ONLY=spark selects some, ARGS=--walk is without Airflow's tests
+#   make compatibility  import, parse and survive an outage on each minor version of Airflow and each Python, run Airflow's
+#                       quick tests once on each of them, and the data source's on each one of Spark, in environments of
+#                       their own; ONLY=3.1-py3.12 or ONLY=spark selects some, ARGS=--walk is without Airflow's tests,
+#                       ARGS=--all runs them in all nine
 #   make conformance    run the Azure SDK's own live tests and clients of other makes against the embedded Service Bus
 #                       (20 minutes); ARGS="--admin" runs those of the administration client only (1 minute),
 #                       ARGS="--clients" the clients of other makes (5 minutes)

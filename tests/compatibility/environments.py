@@ -38,6 +38,8 @@ _PUBLISHED: Final = "https://raw.githubusercontent.com/apache/airflow/constraint
 _PROVIDERS: Final = ("common-messaging", "microsoft-azure", "openlineage", "smtp", "standard")
 _TOOLS: Final = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "selenium", "statsd")
 _MORE: Final = ("httpx", "httpx2", "packaging", "psutil", "pyarrow", "setuptools", "websocket-client")
+# Our versions of them need a newer idna than that of Airflow 3.1 and 3.2.
+_UNPINNED: Final = ("httpcore2", "httpx2")
 # What DAGs with Spark's jobs need to be parsed.
 _SPARK_PROVIDER: Final = "apache-airflow-providers-apache-spark"
 _FETCH_SECONDS: Final = 5
@@ -62,6 +64,11 @@ class Environment:
     @property
     def name(self) -> str:
         return f"{self.minor}-py{self.python}"
+
+    @property
+    def runs_all_tests(self) -> bool:
+        """Whether the quick tests run here: once for each minor version of Airflow, and once on each Python."""
+        return [*RELEASES].index(self.minor) == PYTHONS.index(self.python)
 
     @property
     def airflow(self) -> str:
@@ -112,7 +119,7 @@ class Environment:
         shutil.rmtree(self.folder, ignore_errors=True)
         _run([_uv(), "venv", "--quiet", "--python", _interpreter(self.python), str(self.folder)])
         constraints = self._constraints()
-        install = [_uv(), "pip", "install", "--quiet", "--python", str(self.executable), "--compile-bytecode"]
+        install = [_uv(), "pip", "install", "--quiet", "--python", str(self.executable)]
         install += ["--constraints", str(constraints), "--build-constraints", str(PROJECT / "constraints.txt")]
         try:
             projects = ["--editable", "provider/servicebus_emulator", "--editable", ".[messaging,openlineage]"]
@@ -151,6 +158,7 @@ class Environment:
         theirs = dict(_pins(published))
         usable = {name: line for name, line in theirs.items() if _fits(name, line)}
         ours = {name: line for name, line in _pins(PROJECT / "constraints.txt") if name not in theirs}
+        ours = {name: line for name, line in ours.items() if name not in _UNPINNED}
         merged = self.folder / "constraints.txt"
         merged.write_text("\n".join([*usable.values(), *ours.values()]) + "\n")
         (self.folder / ".source").write_text(source)
@@ -215,11 +223,15 @@ class SparkEnvironment:
         stamp.write_text(made)
 
 
-def known_environments(only: str = "") -> list[Environment | SparkEnvironment]:
-    """Return the environments, or those whose names contain one of ``only``, which commas separate."""
+def known_environments(only: str = "", *, here: bool = False) -> list[Environment | SparkEnvironment]:
+    """Return the environments, or those whose names contain one of ``only``, which commas separate.
+
+    :param here: only those of Airflow on the Python that runs this.
+    """
+    this = ".".join(map(str, sys.version_info[:2]))
     every: list[Environment | SparkEnvironment] = [
-        *(Environment(minor, python) for minor in RELEASES for python in PYTHONS),
-        *(SparkEnvironment(minor) for minor in SPARKS),
+        *(Environment(minor, python) for minor in RELEASES for python in ([this] if here else PYTHONS)),
+        *(SparkEnvironment(minor) for minor in SPARKS if not here),
     ]
     return [each for each in every if any(part in each.name for part in only.split(","))]
 
