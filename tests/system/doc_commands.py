@@ -40,7 +40,7 @@ def run_commands(lines: list[str], *, processes: Processes, cwd: Path) -> Comman
         amqp_port=ports.next_free(26672, step=_MAX_NAMESPACES), admin_port=ports.next_free(26300, step=_MAX_NAMESPACES)
     )
     free = ["--amqp-port", str(ports_used.amqp_port), "--admin-port", str(ports_used.admin_port)]
-    executable = Path(sys.executable).parent / command[0]
+    executable = Path(sys.executable).parent / Path(command[0]).name
     processes.start("emulator", [str(executable), *command[1:], *free], env=os.environ, cwd=cwd)
     names = [value for option, value in itertools.pairwise(command) if option == "--namespace"]
     processes.wait_for_line("emulator", f"ready namespace={(names or [''])[-1]}", after=0, seconds=READY_TIMEOUT)

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -45,15 +47,15 @@ def test_library_snippet_runs(processes: Processes, tmp_path: Path) -> None:
         "SECONDARY": secondary.connection_string,
         "SECONDARY_ADMINISTRATION": secondary.administration,
     }
-    [(_, _, text)] = blocks("python", quoted=False)
     done = subprocess.run(
-        [sys.executable, "-c", text], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", LIBRARY], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "SendResult(primary=1, diverted=0" in done.stdout
     assert "True" in done.stdout.splitlines()
 
 
+FIRST_PAIR, SECOND_PAIR, LIBRARY = (text for _, _, text in blocks("python", quoted=False))
 NAMESPACES, CONNECTION = (text for _, _, text in blocks("json", quoted=False))
 
 
@@ -71,36 +73,69 @@ def test_emulator_commands_work(processes: Processes, lines: list[str], tmp_path
     run_commands(lines, processes=processes, cwd=tmp_path)
 
 
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A shell in the folder of the quick start."""
+
+    folder: Path
+    ports: CommandPorts
+    airflow_port: int
+
+    def environment(self) -> dict[str, str]:
+        url = f"http://127.0.0.1:{self.airflow_port}"
+        # Without the settings of the Airflow that other tests use in this process.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        return kept | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "NO_COLOR": "1",
+            "AIRFLOW_HOME": str(self.folder / "airflow"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__API__PORT": str(self.airflow_port),
+            "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        }
+
+    def command(self, commands: str) -> list[str]:
+        """Return a shell that runs commands of the page, on other ports and with this environment instead of .venv."""
+        typed = commands.replace(". .venv/bin/activate\n", "")
+        return ["/bin/bash", "-c", "set -e\n" + with_actual_ports(typed, self.ports)]
+
+    def run(self, commands: str) -> str:
+        done = subprocess.run(
+            self.command(commands),
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+        assert done.returncode == 0, output
+        return output
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_quick_start_reaches_a_send_that_survives_an_outage(processes: Processes, tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+def test_quick_start_survives_an_outage_recovers_by_itself_and_adds_a_pair(
+    processes: Processes, tmp_path: Path
+) -> None:
     """Step by step as the section says, except the installation, which test_distribution tests."""
     section = README.partition("## From nothing to a send that survives")[2].partition("\n## ")[0]
     (tmp_path / "namespaces.json").write_text(NAMESPACES)
     install, serve, *steps = re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL)
+    *by_hand, start_airflow, outage, connect, second_pair = steps
     assert '"$CLONE/provider/servicebus_emulator" "$CLONE"' in install
     ports = run_commands(serve.splitlines(), processes=processes, cwd=tmp_path)
+    terminal = Terminal(tmp_path, ports, PortReservation().next_free(28080))
     (tmp_path / "pair.json").write_text(with_actual_ports(CONNECTION, ports))
     (tmp_path / "airflow" / "dags").mkdir(parents=True)
     first_send = "provider/servicebus_pair/example_dags/first_send.py"
     snippets = [text for source, _, text in blocks("python", quoted=True) if source == first_send]
     (tmp_path / "airflow" / "dags" / "first_send.py").write_text("\n".join(snippets))
 
-    # One shell for all steps, because they share variables.
-    done = subprocess.run(
-        ["/bin/bash", "-c", with_actual_ports("set -e\n" + "\n".join(steps), ports)],
-        cwd=tmp_path,
-        # Without the settings of the Airflow that other tests use in this process.
-        env={name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-        | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-
-    output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    assert done.returncode == 0, output
+    output = terminal.run("\n".join(by_hand))
     at_work, out, back = (
         output.find(shown)
         for shown in ("sent=2 of=2 primary=2 diverted=0", "sent=2 of=2 primary=0 diverted=2", "moved=2 dead_lettered=0")
@@ -110,11 +145,26 @@ def test_quick_start_reaches_a_send_that_survives_an_outage(processes: Processes
     for shown in ("entity=briefings sent=2 of=2 primary=2 diverted=0", "primary=0 diverted=2", "moved=2"):
         assert shown in section
 
+    pairs = tmp_path / "airflow" / "dags" / "pairs.py"
+    pairs.write_text(FIRST_PAIR)
+    processes.start("airflow", terminal.command(start_airflow), env=terminal.environment(), cwd=tmp_path)
+    processes.wait_for_line("airflow", "Airflow is ready", after=0, seconds=120)
+    assert "sent=2 of=2 primary=0 diverted=2" in terminal.run(outage)
+    end = time.monotonic() + 180
+    while not re.search(r"asset_triggered.*success", terminal.run(outage.splitlines()[-1])):
+        assert time.monotonic() < end
+    terminal.run(connect)
+    pairs.write_text(FIRST_PAIR + SECOND_PAIR)
+    output = terminal.run(second_pair)
+    assert len(re.findall("DagRun Finished: .* state=success, run_type=manual", output)) == 2, output
+
 
 def with_actual_ports(text: str, ports: CommandPorts) -> str:
-    """Replace the documented ports of both namespaces."""
-    second = CommandPorts(amqp_port=ports.amqp_port + 1, admin_port=ports.admin_port + 1)
-    return ports.substitute(text.replace("5673", str(second.amqp_port)).replace("5301", str(second.admin_port)))
+    """Replace the documented ports of all namespaces."""
+    for index in range(4):
+        text = text.replace(str(5672 + index), str(ports.amqp_port + index))
+        text = text.replace(str(5300 + index), str(ports.admin_port + index))
+    return text
 
 
 def test_make_targets_exist_and_ci_runs_all_tests_and_the_demo() -> None:
