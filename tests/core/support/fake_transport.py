@@ -41,6 +41,7 @@ class FakeQueue:
         self.calls: list[tuple[Any, ...]] = []
         self.waits: list[float] = []
         self.lock_seconds = 60.0
+        self.fell_silent = False
         self._last = 0
 
     def put(self, entity: str | None, *ids: str, body: str = "x", **more: Any) -> None:

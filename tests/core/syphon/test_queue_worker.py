@@ -52,7 +52,7 @@ def busy(_: object) -> ServerBusyError:
     return ServerBusyError("busy")
 
 
-@pytest.mark.parametrize(("limit", "sizes"), [(100, [16, 64, 100, 100]), (10, [10, 10, 10, 10])])
+@pytest.mark.parametrize(("limit", "sizes"), [(100, [16, 100, 100, 64]), (10, [10, 10, 10, 10])])
 async def test_section_6_full_batches_grow_up_to_the_limit(limit: int, sizes: list[int]) -> None:
     work = Work(280, max_batch_messages=limit)
     assert await work.steps(4) == sizes
@@ -62,13 +62,18 @@ async def test_section_6_full_batches_grow_up_to_the_limit(limit: int, sizes: li
     assert work.worker.counters.duplicates_possible == 0
 
 
-@pytest.mark.parametrize(("count", "few"), [(7, True), (8, False), (16, False)])
-async def test_section_6_less_than_half_a_batch_suggests_that_the_queue_is_nearly_empty(count: int, few: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "silent", "few"), [(7, False, True), (8, False, False), (8, True, True), (16, False, False)]
+)
+async def test_section_6_less_than_half_a_batch_or_silence_suggests_that_the_queue_is_nearly_empty(
+    count: int, silent: bool, few: bool
+) -> None:
     work = Work(count)
+    work.queue.fell_silent = silent
     assert (work.worker.received_few, work.worker.highest_sequence_number) == (False, 0)
     await work.steps()
     assert work.worker.received_few is few
-    assert work.worker.batch_size == (64 if count == 16 else 16)
+    assert work.worker.batch_size == (100 if count == 16 else 16)
 
 
 async def test_section_6_large_messages_reduce_the_batch_size_until_smaller_ones_come() -> None:
@@ -84,8 +89,12 @@ async def test_section_6_at_least_one_message_is_received_however_large() -> Non
     assert await work.steps(3) == [16, 1, 1]
 
 
-@pytest.mark.parametrize(("seconds", "sizes"), [(15.0, [16, 64, 100, 100]), (15.5, [16, 16, 16, 16])])
-async def test_section_6_after_a_slow_batch_the_next_one_is_not_larger(seconds: float, sizes: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "sizes"), [(0.9, [16, 100, 100, 84]), (15.0, [16, 64, 100, 100]), (15.5, [16, 16, 16, 16])]
+)
+async def test_section_6_after_a_slow_batch_the_next_one_is_not_larger_and_after_a_quick_one_much_larger(
+    seconds: float, sizes: list[int]
+) -> None:
     work = Work(300)
 
     def slow(_: object) -> None:
@@ -103,7 +112,7 @@ async def test_section_6_slow_batches_are_halved_down_to_the_first_size_and_furt
         return TimedOutError("slow") if seconds > 30 else None
 
     work.flights.refuse = slow
-    assert await work.steps(3) == [16, 64, 100]
+    assert await work.steps(3) == [16, 100, 100]
     seconds = 20.0
     assert await work.steps(5) == [100, 50, 25, 16, 16]
     seconds = 31.0
@@ -171,7 +180,7 @@ async def test_section_6_at_most_four_batches_wait_and_the_others_are_left_to_th
 
 @pytest.mark.parametrize(
     ("count", "unlike", "requested"),
-    [(16, "", [64]), (15, "", []), (16, "limited", []), (16, "paused", []), (16, "waiting", [])],
+    [(16, "", [100]), (15, "", []), (16, "limited", []), (16, "paused", []), (16, "waiting", [])],
 )
 async def test_section_6_a_full_batch_is_completed_with_a_request_for_more_and_release_takes_it_back(
     count: int, unlike: str, requested: list[int]
@@ -463,7 +472,7 @@ async def test_a_clone_starts_with_the_batch_size_and_counters_of_its_worker() -
     work = Work(16)
     await work.steps()
     clone = work.worker.clone()
-    assert (clone.batch_size, clone.counters) == (64, work.worker.counters)
+    assert (clone.batch_size, clone.counters) == (100, work.worker.counters)
     assert clone._sender.recent_max_bytes == work.worker._sender.recent_max_bytes > 1
 
 

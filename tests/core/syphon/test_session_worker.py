@@ -59,14 +59,14 @@ def numbered(count: int) -> list[str]:
 
 
 async def test_section_6_a_session_is_moved_in_growing_batches_until_it_is_empty() -> None:
-    work = Work(100)
+    work = Work(150)
     assert await work.steps(4) == [True, True, True, False]
-    assert [len(ids) for ids, _ in work.flights.attempts] == [16, 64, 20]
-    assert (work.flights.ids, work.session.messages, work.counters.moved) == (numbered(100), [], {"flights": 100})
+    assert [len(ids) for ids, _ in work.flights.attempts] == [16, 100, 34]
+    assert (work.flights.ids, work.session.messages, work.counters.moved) == (numbered(150), [], {"flights": 150})
     assert work.worker.has_completed
     called = [name for name, _ in work.session.calls]
     assert called[:5] == ["receive", "request", "complete", "request", "receive"], "while a full batch is stored"
-    assert work.session.called("request") == [16, 64, 64, 100]
+    assert work.session.called("request") == [16, 100, 100, 100]
 
 
 @pytest.mark.parametrize(("continuous", "waits"), [(False, [0.3]), (True, [0.3, 0.3])])
@@ -87,7 +87,7 @@ async def test_section_6_silence_is_not_emptiness() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "sizes"), [(TimedOutError("late"), [64, 32, 16]), (ServerBusyError("busy"), [64, 64, 64])]
+    ("error", "sizes"), [(TimedOutError("late"), [84, 50, 25]), (ServerBusyError("busy"), [84, 84, 84])]
 )
 async def test_section_6_what_was_not_sent_goes_first_and_nothing_overtakes_it(
     error: Exception, sizes: list[int]
@@ -97,8 +97,8 @@ async def test_section_6_what_was_not_sent_goes_first_and_nothing_overtakes_it(
     work.flights.refuse = lambda _: error
     for _ in range(3):
         assert await work.steps() == [True]
-        assert (work.worker.blocked_by, work.waiting) == ("flights", numbered(80)[16:])
-        assert work.session.called("receive") == [16, 64], "nothing is received behind what waits"
+        assert (work.worker.blocked_by, work.waiting) == ("flights", numbered(100)[16:])
+        assert work.session.called("receive") == [16, 100], "nothing is received behind what waits"
         work.clock.time += 20
     assert [len(ids) for ids, _ in work.flights.attempts[1:]] == sizes
     work.flights.refuse = lambda _: None

@@ -58,6 +58,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "attempt_timeouts._RETURN": 0.9,
             "batch_size.INITIAL_BATCH_SIZE": 16,
             "batch_size._GROWTH": 4,
+            "batch_size._QUICK_GROWTH": 16,
             "destination_backoff.MAX_BACKOFF": 120.0,
             "destination_backoff.MAX_CONSECUTIVE_FAILURES": 5,
             "link_pool._EXTRA_LINKS": 2,

@@ -50,6 +50,7 @@ class ReceiveLink(Link):
 
     :param should_stop: polled many times a second during a receive; once it returns True, the receive ends and takes
         no message.
+    :ivar fell_silent: the last receive ended because nothing more came; only links that relay know that.
     :ivar outlines: if set, it reads peeked messages: each is an :class:`OutlinedMessage` where that is possible.
     """
 
@@ -58,6 +59,7 @@ class ReceiveLink(Link):
     ) -> None:
         super().__init__(client, path, create_handler)
         self._should_stop = should_stop
+        self.fell_silent = False
         self.outlines: OutlineReader | None = None
 
     async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:

@@ -152,8 +152,8 @@ class BatchSender:
         context = self._context
         limit = min(context.max_batch_messages, context.max_batch_bytes // self.recent_max_bytes)
         self.recent_max_bytes = max(1, self.recent_max_bytes * 3 // 4)
-        slow = seconds > context.slow_batch_seconds
-        return next_batch_size(size, limit=limit, full=count >= size, slow=slow, shrink=shrink)
+        share = seconds / context.slow_batch_seconds
+        return next_batch_size(size, limit=limit, full=count >= size, share=share, shrink=shrink)
 
     async def _send_batch(self, batch: OutgoingBatch, entries: dict[int, BacklogEntry], limits: _Limits) -> None:
         try:

@@ -23,7 +23,12 @@ _FIRST_RELAYED: Final = 64
 
 
 class Source(Protocol):
-    """A peek-lock receiver of a backlog queue or its dead-letter queue."""
+    """A peek-lock receiver of a backlog queue or its dead-letter queue.
+
+    :ivar fell_silent: the last receive ended because nothing more came, as far as that is known.
+    """
+
+    fell_silent: bool
 
     async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """Receive up to ``max_messages``, waiting ``max_wait_time`` seconds for the first; locks no other messages.

@@ -55,7 +55,8 @@ class QueueWorker:
     :ivar highest_sequence_number: of all messages received.
     :ivar is_receiving: the step under way has received nothing yet.
     :ivar held_back: the last step abandoned messages of sessions whose earlier messages are locked elsewhere.
-    :ivar received_few: the last receive returned less than half of what was requested: the queue may be nearly empty.
+    :ivar received_few: the last receive returned less than half of what was requested, or ended in silence: the queue
+        may be nearly empty.
     """
 
     def __init__(self, context: DrainContext, queue: str, *, counters: DrainCounters | None = None) -> None:
@@ -174,7 +175,7 @@ class QueueWorker:
             self.is_receiving = False
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
-        self.received_few = 2 * count < permits
+        self.received_few = 2 * count < permits or self._source.fell_silent
         if received:  # in the order of their numbers
             ends = received[0].sequence_number, received[-1].sequence_number
             self.highest_sequence_number = max(self.highest_sequence_number, *ends)

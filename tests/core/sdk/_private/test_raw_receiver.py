@@ -111,6 +111,7 @@ async def test_a_receive_ends_when_the_queue_is_silent(arrivals: list[float], re
     found = await raw.receive(max_messages=1000, wait=2.0, should_stop=never)
     assert now() - began == pytest.approx(ends, abs=0.06)
     assert len(found) == pytest.approx(received, abs=2 if received > 10 else 0)
+    assert raw.fell_silent is (0 < received < 10), "nothing and an endless stream are no such end"
 
 
 @pytest.mark.parametrize(("arrives", "received"), [(False, 0), (True, 1)])

@@ -42,7 +42,7 @@ async def test_section_6_batches_without_sessions_to_one_destination_are_sent_in
 
 @pytest.mark.parametrize(
     ("queues", "count", "round_trips", "delay"),
-    [(10, 80, 17, 0.02), (10, 340, 19, 0.02), (10, 1340, 23, 0.02), (10, 1340, 23, 0.14), (1, 1340, 23, 0.02)],
+    [(10, 80, 17, 0.02), (10, 340, 17, 0.02), (10, 1340, 21, 0.02), (10, 1340, 21, 0.14), (1, 1340, 21, 0.02)],
 )
 async def test_section_6_a_batch_takes_two_round_trips_and_queues_share_them(
     queues: int, count: int, round_trips: int, delay: float, sdk_path: str

@@ -83,6 +83,7 @@ class RawReceiver:
     """Takes over an open receiver of the SDK; used by one task at a time.
 
     :param max_bytes: about so many bytes of messages that were not returned are under way.
+    :ivar fell_silent: the last receive returned less than was asked for because nothing more came.
     """
 
     def __init__(self, receiver: Any, *, max_bytes: int) -> None:
@@ -90,6 +91,7 @@ class RawReceiver:
         self._handler = handler = receiver._handler
         self._link = handler._link
         self._session = handler._session
+        self.fell_silent = False
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._window = ByteWindow(max_bytes)
         # Bytes of the messages that the last receive returned: until the next one, they count.
@@ -120,12 +122,14 @@ class RawReceiver:
         self._taken_bytes = 0
         deadline = now() + wait
         pauses = 0
+        self.fell_silent = False
         while len(self._arrived) < max_messages and not should_stop():
             if not await self._ask_for(max_messages - len(self._arrived)):
                 break
             remaining = deadline - now()
             if self._arrived:
-                if pauses >= _PAUSES_OF_SILENCE or remaining < -_MAX_COLLECTING:
+                self.fell_silent = pauses >= _PAUSES_OF_SILENCE
+                if self.fell_silent or remaining < -_MAX_COLLECTING:
                     break
                 pauses = 0 if await self._listen(_PAUSE) else pauses + 1
             elif remaining <= 0:

@@ -46,6 +46,7 @@ class RelayReceiveLink(ReceiveLink):
 
         received: list[tuple[int, bytes]] = []
         try:
+            self.fell_silent = False
             received = await self._call_raw("receive from", receive, timeout=max_wait_time + timeout)
         finally:
             # A receive that failed or was cancelled is billed as well.
@@ -54,6 +55,7 @@ class RelayReceiveLink(ReceiveLink):
             if len(encoded) > BILLED_BYTES:
                 self._client.meter.count_increments(len(encoded))
         raw = self._raw
+        self.fell_silent = raw is not None and raw.fell_silent
         if received and raw is not None and self._should_stop():
             self._client.meter.count(Operation.SETTLE, len(received))
             await self._call_raw(
