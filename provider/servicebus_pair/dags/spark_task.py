@@ -102,7 +102,9 @@ class SparkJobs:
 def find_missing(spark_conn_id: str) -> list[str]:
     """Return what a Spark job lacks on this machine, each with its remedy."""
     missing = [
-        f"package {name} is not installed: install the extra 'spark'" for name in _PACKAGES if not _is_installed(name)
+        f"package {name} is not installed: install the extra 'spark-provider'"
+        for name in _PACKAGES
+        if not _is_installed(name)
     ]
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         missing.append("there is no Java: install Java 17 or later, or set JAVA_HOME")
@@ -127,5 +129,5 @@ def _folder(package: str) -> Path:
     """Return the folder of an installed package without importing it, because DAG files are parsed often."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"package {package!r} is not installed: install the extra 'spark'")
+        raise ModuleNotFoundError(f"package {package!r} is not installed: install the extra 'spark-provider'")
     return Path(spec.submodule_search_locations[0])

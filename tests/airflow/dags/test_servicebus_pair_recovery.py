@@ -209,7 +209,7 @@ def test_without_spark_its_dags_load_and_say_what_they_need(
 
     assert states(run) == {"requirements": "failed", "report": "upstream_failed"}
     said = capfd.readouterr().out
-    assert "package airflow.providers.apache.spark is not installed: install the extra 'spark'" in said
+    assert "package airflow.providers.apache.spark is not installed: install the extra 'spark-provider'" in said
     assert "there is no connection 'no_spark': add it, such as by `airflow connections add no_spark" in said
 
 
