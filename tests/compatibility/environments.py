@@ -40,6 +40,8 @@ _TOOLS: Final = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "py
 _MORE: Final = ("httpx", "httpx2", "packaging", "psutil", "pyarrow", "setuptools", "websocket-client")
 # Our versions of them need a newer idna than that of Airflow 3.1 and 3.2.
 _UNPINNED: Final = ("httpcore2", "httpx2")
+# An object store, and the library by which a ledger is written there.
+_STORES: Final = ("moto[server]", "s3fs")
 # What DAGs with Spark's jobs need to be parsed.
 _SPARK_PROVIDER: Final = "apache-airflow-providers-apache-spark"
 _FETCH_SECONDS: Final = 5
@@ -209,7 +211,7 @@ class SparkEnvironment:
         """
         stamp, pins = self.folder / ".made", dict(_pins(PROJECT / "constraints.txt"))
         own = {_canonical(each.name) for each in _own_demands()} - {"apache-airflow"}
-        wanted = [f"pyspark=={SPARKS[self.minor]}", "pandas", "pyarrow", *sorted(own), *_TOOLS, *_MORE]
+        wanted = [f"pyspark=={SPARKS[self.minor]}", "pandas", "pyarrow", *sorted(own), *_TOOLS, *_MORE, *_STORES]
         lines = [line for name, line in pins.items() if not name.startswith("pyspark")]
         made = "\n".join([*wanted, *lines])
         if stamp.exists() and stamp.read_text() == made:

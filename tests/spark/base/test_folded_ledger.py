@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +19,7 @@ from servicebus_pair.core.spool.storage import SpoolStorage
 from servicebus_pair.spark.base import folded_ledger
 from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, fold
 from tests.spark.support.ledger_files import written_ledger
+from tests.spark.support.stores import STORES, new_ledger
 
 
 def visible(location: str) -> list[tuple[str, int, tuple[Any, ...]]]:
@@ -60,7 +60,7 @@ class Dying:
         return change
 
 
-@pytest.mark.parametrize("store", ["folder", "file", "memory"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_fold_that_dies_loses_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
@@ -68,7 +68,7 @@ def test_a_fold_that_dies_loses_and_repeats_nothing(
     for death in range(1, 40):
         for before_it in (False, True):
             home = tmp_path / f"{death}-{before_it}"
-            location = {"file": home.as_uri(), "memory": f"memory://{uuid.uuid4().hex}"}.get(store, str(home))
+            location = new_ledger(store, home)
             open_file = written_ledger(location)
             before, storage = visible(location), ledger_storage(location)
             folder = next(each.name for each in storage.list() if "run=monday" in each.name).rpartition("/")[0]
