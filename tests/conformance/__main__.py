@@ -7,12 +7,13 @@ resolves the namespace's host name to an embedded Service Bus, whose ARM interfa
 ``.conformance/report.json``; ``expected.toml`` lists the tests that are not expected to pass, with reasons.
 
 Then clients of other makes take a walk each (:mod:`tests.conformance.clients.matrix`), with their steps in
-``.conformance/clients.json``.
+``.conformance/clients.json``. ``--recordings`` replays conversations with the real service instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import time
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.conformance.clients.matrix import known_clients, run_clients, table
+from tests.conformance.recordings import replay_recordings
 from tests.conformance.sdk_source import CACHE, fetch_source, installed_version
 from tests.conformance.sdk_tests import ADMINISTRATION, MESSAGING, run
 from tests.conformance.verdict import load_expected, verdict_on
@@ -32,6 +34,9 @@ def main() -> int:
     options = _parser().parse_args()
     if options.clients is not None:
         return _run_clients(options.clients)
+    if options.recordings:
+        print(asyncio.run(replay_recordings()))
+        return 0
     source = fetch_source()
     # Sequentially: the administration tests delete all entities.
     groups = [ADMINISTRATION] if options.admin else [MESSAGING] if options.messages else [ADMINISTRATION, MESSAGING]
@@ -82,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         help="run only clients of other makes; those with NAME in theirs",
     )
     which.add_argument("--messages", action="store_true", help="run only the messaging tests")
+    which.add_argument(
+        "--recordings", action="store_true", help="replay recorded conversations with the real resource manager"
+    )
     parser.add_argument("--list", action="store_true", help="list the tests without running them")
     parser.add_argument(
         "--workers", type=int, default=16, metavar="N", help="number of parallel processes (default: %(default)s)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -55,6 +56,13 @@ _PREMIUM: Final = "Premium"
 _CREATED, _COMPLETE = ("Created", "Activating"), ("Succeeded", "Active")
 # The official clients wait for 30 s, or for what this says.
 _POLL_SOON: Final = {"x-ms-retry-after-ms": "20"}
+
+# The words of a region's name: "southcentralus" is shown as "South Central US".
+_REGION_WORD: Final = re.compile(
+    "(?:north|south)east|north|south|east|west|central|us|uk|uae|europe|asia|africa|australia|brazil|canada|china|france|"
+    r"germany|india|israel|italy|japan|korea|mexico|newzealand|norway|poland|qatar|spain|sweden|switzerland|\d"
+)
+_REGION_NAMES: Final = {"us": "US", "uk": "UK", "uae": "UAE", "newzealand": "New Zealand"}
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +134,7 @@ class Namespaces:
             _set_tier(hosted, record=record)
         if not record_is_new:
             return Response(200, self._resource(hosted, request=request))
-        return Response(201, self._resource(hosted, request=request, state=_CREATED), headers=_POLL_SOON)
+        return Response(200, self._resource(hosted, request=request, state=_CREATED), headers=_POLL_SOON)
 
     async def update(self, request: Request) -> Response:
         """Change the properties in the body only.
@@ -209,7 +217,7 @@ class Namespaces:
     def _apply(self, record: NamespaceRecord, *, members: Mapping[str, JsonValue]) -> NamespaceRecord:
         changes: dict[str, Any] = {"updated": self._clock.now()}
         if "location" in members:
-            changes["location"] = members["location"].text()
+            changes["location"] = _region(members["location"].text())
         if "tags" in members:
             changes["tags"] = {name: tag.text() for name, tag in members["tags"].entries().items()}
         if "sku" in members:
@@ -238,6 +246,14 @@ class Namespaces:
         document = request.resource(hosted.name, properties=properties)
         document |= {"location": record.location, "tags": record.tags, "sku": record.sku}
         return document if record.identity is None else {**document, "identity": record.identity}
+
+
+def _region(location: str) -> str:
+    """Return a location as the service shows it; one that is no region, such as ``local``, as given."""
+    words = _REGION_WORD.findall(location.casefold())
+    if "".join(words) != location.casefold():
+        return location
+    return " ".join(_REGION_NAMES.get(word, word.capitalize()) for word in words)
 
 
 def _set_tier(hosted: ManagedNamespace, *, record: NamespaceRecord) -> None:

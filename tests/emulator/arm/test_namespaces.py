@@ -84,7 +84,7 @@ async def test_a_missing_namespace_is_not_found(arm: ServiceBusManagementClient)
 
 async def test_a_namespace_is_created_served_and_deleted(arm: ServiceBusManagementClient, emulator: Emulator):
     made = await make(arm, "third", sku=SBSku(name="Premium", tier="Premium", capacity=1), tags={"for": "test"})
-    assert (made.name, made.location, made.tags) == ("third", "westeurope", {"for": "test"})
+    assert (made.name, made.location, made.tags) == ("third", "West Europe", {"for": "test"})
     assert await names(arm) == ["contoso", "fabrikam", "third"]
     await arm.queues.create_or_update(GROUP, "third", "q", SBQueue())
     keys = await arm.namespaces.list_keys(GROUP, "third", ROOT)
@@ -105,10 +105,11 @@ async def test_creation_and_deletion_are_polled_as_at_the_service(emulator: Emul
     version = "api-version=2024-01-01"
     async with ClientSession(emulator.arm_url, headers=TOKEN) as http:
         ssl = create_default_context(cafile=str(emulator.ca_file))
-        body = {"location": "westeurope", "sku": {"name": "Premium"}}
+        body = {"location": "southcentralus", "sku": {"name": "Premium"}}
         async with http.put(f"{path}?{version}", json=body, ssl=ssl) as response:
             made = await response.json()
-        assert (response.status, made["sku"]["capacity"]) == (201, 1)
+        assert (response.status, made["sku"]["capacity"]) == (200, 1)
+        assert made["location"] == "South Central US"
         assert (made["properties"]["provisioningState"], made["properties"]["status"]) == ("Created", "Activating")
         async with http.get(f"{path}?{version}", ssl=ssl) as response:
             shown = (await response.json())["properties"]
@@ -128,7 +129,7 @@ async def test_what_is_in_a_namespace_has_its_location(arm: ServiceBusManagement
     queue = await arm.queues.create_or_update(GROUP, "third", "q", SBQueue())
     rule = await arm.namespaces.get_authorization_rule(GROUP, "third", ROOT)
     listed = [each async for each in arm.queues.list_by_namespace(GROUP, "third")]
-    assert [each.location for each in (queue, rule, *listed)] == ["westeurope"] * 3
+    assert [each.location for each in (queue, rule, *listed)] == ["West Europe"] * 3
 
 
 async def test_a_misplaced_property_is_ignored_as_in_azure(arm: ServiceBusManagementClient):
@@ -166,7 +167,7 @@ async def test_an_update_changes_only_the_given_properties(arm: ServiceBusManage
     await arm.namespaces.update(GROUP, "contoso", SBNamespaceUpdateParameters(tags={"b": "2"}))
     contoso = await arm.namespaces.get(GROUP, "contoso")
     assert contoso.tags == {"b": "2"}
-    assert contoso.location == "westeurope"
+    assert contoso.location == "West Europe"
     assert contoso.properties.minimum_tls_version == "1.3"
     await make(arm, "contoso")
     contoso = await arm.namespaces.get(GROUP, "contoso")

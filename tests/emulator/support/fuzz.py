@@ -37,6 +37,8 @@ CONFIG = """
 """
 READY = re.compile(r"ready namespace=\S+ amqp=(\S+):(\d+) admin=\S+:(\d+)")
 CONNECT_SECONDS = 5.0
+# Many times what start and stop take, for a machine that other processes keep busy.
+PROCESS_SECONDS = 60.0
 PAUSE_SECONDS = 0.02
 
 
@@ -48,6 +50,7 @@ class Figures:
     :ivar received: the number of bytes received in reply.
     :ivar slowest: the longest round trip of another client's message, in seconds.
     :ivar memory_before, memory_max: the size of the process at the start and at most, in bytes.
+    :ivar stopped: how long the process took to end after SIGTERM, in seconds.
     :ivar raised: exceptions in the log, by their last line.
     """
 
@@ -57,6 +60,7 @@ class Figures:
     slowest: float = 0.0
     memory_before: int = 0
     memory_max: int = 0
+    stopped: float = 0.0
     raised: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
@@ -66,6 +70,7 @@ class Figures:
             f"bytes answered: {dict(self.received)}",
             f"{self.round_trips} round trips of another client, the slowest {self.slowest:.2f} s",
             f"memory {self.memory_before / MEGABYTE:.0f} MB, at most {growth:.0f} MB more",
+            f"stopped in {self.stopped:.2f} s",
             f"exceptions: {dict(self.raised)}",
         ]
         return "\n".join(lines)
@@ -117,14 +122,14 @@ async def target() -> AsyncIterator[Target]:
             process = await _start(config, output)
         assert process.stdout is not None
         try:
-            line = (await asyncio.wait_for(process.stdout.readline(), 10)).decode()
+            line = (await asyncio.wait_for(process.stdout.readline(), PROCESS_SECONDS)).decode()
             ready = READY.match(line)
             assert ready is not None, log.read_text()
             yield Target(process, host=ready[1], amqp=int(ready[2]), admin=int(ready[3]), log=log)
         finally:
             if process.returncode is None:
                 process.terminate()
-            await asyncio.wait_for(process.wait(), 10)
+            await asyncio.wait_for(process.wait(), PROCESS_SECONDS)
 
 
 async def _start(config: Path, output: IO[bytes]) -> asyncio.subprocess.Process:
@@ -277,6 +282,8 @@ async def run(*, seed: int, rounds: int | None = None, seconds: float = 3600.0) 
         await asyncio.wait_for(watching, 60)
         if len(figures.raised) > 0:
             sys.stderr.write(attacked.log.read_text(errors="replace"))
+        stopping = time.monotonic()
+    figures.stopped = time.monotonic() - stopping
     return figures
 
 
