@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from itertools import product
 from typing import Any
 from urllib.parse import urlsplit
@@ -94,7 +95,7 @@ async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(given: di
     answers: dict[tuple[str, str], bytes] = {}
     paths = ("/$faults", "/$Resources/queues?api-version=2021-05", "/$page/overview")
     local = ("localhost", "127.0.0.1:5300", "[::1]", "contoso.servicebus.windows.net")
-    foreign = ("evil.example", "127.0.0.1.evil", "servicebus.windows.net.evil")
+    foreign = ("evil.example", "127.0.0.1.evil", "servicebus.windows.net.evil", "[::1].evil", "127.0.0.1%00.evil")
     async with Emulator(["contoso"], **given) as emulator:
         for path, host in product(paths, (*local, *foreign)):
             head = f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close"
@@ -184,6 +185,44 @@ async def test_a_peek_of_less_than_nothing_is_refused_and_ends_no_connection(cou
         )
         with pytest.raises(InvalidArgument, match="allowed: 0 and more"):
             ManagementNode(queue, sub_queue=SubQueue.MAIN).execute(request)
+
+
+async def test_a_client_that_reads_no_answer_to_its_pings_gets_few():
+    head = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    head += b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"
+    pings = (b"\x89\xfd\0\0\0\0" + bytes(125)) * 8_000
+    async with Emulator(["contoso"]) as emulator:
+        hosted = emulator["contoso"]
+        reader, writer = await asyncio.open_connection(hosted.host, hosted.amqp_port, limit=1024)
+        writer.write(head)
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(20):
+            writer.write(pings)
+            await writer.drain()
+        answered = 0
+        with suppress(TimeoutError):
+            while received := await asyncio.wait_for(reader.read(1 << 20), 0.5):
+                answered += len(received)
+        writer.transport.abort()
+
+    # What the buffers of two sockets take, of 20 MB.
+    assert 0 < answered < 10_000_000
+
+
+async def test_a_body_that_cannot_be_unpacked_is_refused_in_one_line(caplog: pytest.LogCaptureFixture):
+    head = "POST /$faults HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Encoding: gzip\n"
+    async with Emulator(["contoso"], open=True) as emulator:
+        answer = await http(emulator["contoso"], head + "Connection: close\nContent-Length: 2", b"{}")
+
+    assert answer.split()[1] == b"400"
+    assert "Traceback" not in caplog.text
+
+
+async def test_connections_without_requests_are_closed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http_requests, "_KEEP_ALIVE_SECONDS", 0.3)
+    async with Emulator(["contoso"]) as emulator:
+        for port in (emulator["contoso"].admin_port, emulator["contoso"].amqp_port, urlsplit(emulator.arm_url).port):
+            assert await http(emulator["contoso"], "GET /health HTTP/1.1\nHost: localhost", port=port)
 
 
 @pytest.mark.parametrize("path", ["/$faults", "/flights?api-version=2021-05", "/t/oauth2/v2.0/token"])

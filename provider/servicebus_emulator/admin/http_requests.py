@@ -17,7 +17,8 @@ _BODY_SECONDS: Final = 20.0
 _SHUTDOWN_SECONDS: Final = 0.5
 # For the rest of a body that is refused.
 _LINGERING_SECONDS: Final = 1.0
-_CLIENT_ERRORS: Final = (HttpProcessingError, ConnectionError, web.HTTPException)
+_KEEP_ALIVE_SECONDS: Final = 75.0
+_CLIENT_ERRORS: Final = (HttpProcessingError, ConnectionError, web.HTTPException, web.RequestPayloadError)
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def started_runner(application: web.Application) -> web.AppRunner:
         access_log=None,
         logger=_log,
         shutdown_timeout=_SHUTDOWN_SECONDS,
+        keepalive_timeout=_KEEP_ALIVE_SECONDS,
         lingering_time=_LINGERING_SECONDS,
     )
     try:
@@ -58,6 +60,7 @@ async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> byt
     :param limit: its largest size in bytes.
     :raises HTTPRequestTimeout: it did not; the connection is closed.
     :raises HTTPRequestEntityTooLarge: it is larger.
+    :raises HTTPBadRequest: it is not encoded as its header says.
     """
     body = bytearray()
     try:
@@ -67,6 +70,8 @@ async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> byt
                 if len(body) > limit:
                     raise web.HTTPRequestEntityTooLarge(limit, len(body))
             return bytes(body)
+    except web.RequestPayloadError as error:
+        raise web.HTTPBadRequest(text="the body cannot be decoded") from error
     except TimeoutError:
         if request.transport is not None:
             # An answer would wait for the rest of the body.

@@ -113,6 +113,9 @@ def is_foreign_page(origin: str, *, host: str) -> bool:
 
 def _host_of(url: str) -> str:
     try:
-        return urlsplit(url).hostname or ""
+        parts = urlsplit(url)
     except ValueError:
         return ""
+    # What follows a bracket is no part of ``hostname``, and what follows a percent sign none of an address.
+    after = parts.netloc.rpartition("]")[2] if "[" in parts.netloc else ""
+    return "" if "%" in parts.netloc or after[:1] not in {"", ":"} else parts.hostname or ""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState, count_running_tasks, count_unfinished_tasks
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 SYPHON_CONTROL_KEY: Final = "syphon_control"
 _POLL_SECONDS: Final = 3.0
+_MAX_TEXT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class SyphonControl:
     :param at: when, in seconds since the Unix epoch.
     :param rate_by: who last changed the rate.
     :param rate_reason: why.
-    :raises ConfigurationError: the rate is not above 0.
+    :raises ConfigurationError: the rate is not above 0, or the time is none.
     """
 
     paused: bool = False
@@ -51,6 +53,8 @@ class SyphonControl:
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise ConfigurationError(f"rate is {self.rate!r}: it must be above 0 messages a second, or None")
+        if not isfinite(self.at):
+            raise ConfigurationError(f"at is {self.at!r}: it must be a time")
 
     def effective_rate(self, task_rate: float | None, *, tasks: int = 1) -> float | None:
         """Return the lower of the task's own limit and its share of the requested one.
@@ -75,13 +79,13 @@ class SyphonControl:
             return cls(
                 paused=value["paused"] is True,
                 rate=rate if rate > 0 else None,
-                by=str(value["by"]),
-                reason=str(value["reason"]),
+                by=str(value["by"])[:_MAX_TEXT],
+                reason=str(value["reason"])[:_MAX_TEXT],
                 at=float(value["at"]),
-                rate_by=str(value.get("rate_by", "")),
-                rate_reason=str(value.get("rate_reason", "")),
+                rate_by=str(value.get("rate_by", ""))[:_MAX_TEXT],
+                rate_reason=str(value.get("rate_reason", ""))[:_MAX_TEXT],
             )
-        except (AttributeError, KeyError, TypeError, ConfigurationError) as error:
+        except (AttributeError, KeyError, TypeError, OverflowError, ConfigurationError) as error:
             raise ValueError(f"not a syphon control, {type(error).__name__}: {error}") from error
 
 

@@ -33,6 +33,13 @@ def test_json_round_trip_and_smallest_rate():
     assert SyphonControl().effective_rate(None, tasks=5) is None
 
 
+@pytest.mark.parametrize("name", ["at", "rate"])
+@pytest.mark.parametrize("number", [float("inf"), 10**400, -(10**400)], ids=["inf", "+", "-"])
+def test_a_number_that_is_no_time_or_rate_is_no_control(name: str, number: float):
+    with pytest.raises(ValueError, match="not a syphon control"):
+        SyphonControl.from_json({**SyphonControl(rate=5, at=5.0).to_json(), name: number})
+
+
 async def test_a_paused_syphon_is_stopped_as_soon_as_its_drain_has_started(monkeypatch: pytest.MonkeyPatch):
     async def paused(_: str) -> SyphonControl:
         return SyphonControl(paused=True, by="anna", reason="maintenance")

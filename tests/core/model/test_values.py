@@ -32,6 +32,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
         {
             "daemon_thread.HANG_SECONDS": 5.0,
             "events.SLOT_SECONDS": 300,
+            "health_state._LATEST": 253_402_300_799.0,
+            "health_state._MAX_TEXT": 1000,
             "options._MEGABYTE": 1_048_576,
             "pricing.BILLED_BYTES": 65_536,
             "pricing._MILLION": 1_000_000,

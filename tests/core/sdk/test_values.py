@@ -38,6 +38,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
         "sdk",
         {
             "decode_limits.MAX_ELEMENTS_WITHOUT_BYTES": 16,
+            "decode_limits._MAX_MESSAGE_BYTES": 134_217_728,
+            "decode_limits._PAYLOAD": 11,
             "frame_reader._ATTACHED": 3,
             "frame_reader._CHUNK_BYTES": 262_144,
             "frame_reader._FRAME_HEADER_BYTES": 8,

@@ -154,7 +154,9 @@ class WebSocketConnection(asyncio.Protocol):
                 if self._inner is not None:
                     self._inner.data_received(bytes(event.data))
             case Ping():
-                self._transport.write(websocket.send(event.response()))
+                # Not each ping must be answered (RFC 6455, section 5.5.3): none of a client that reads nothing.
+                if self._transport.get_write_buffer_size() <= _MAX_MESSAGE_BYTES:
+                    self._transport.write(websocket.send(event.response()))
             case TextMessage():
                 self._drop(CloseReason.UNSUPPORTED_DATA)
             case CloseConnection() if websocket.state is ConnectionState.OPEN:

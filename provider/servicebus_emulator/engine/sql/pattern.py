@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
-from typing import Final
+import re
+from functools import lru_cache
 
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
-
-
-class _Wildcard(Enum):
-    ANY = auto()
-    ONE = auto()
-
-
-_WILDCARDS: Final = {"%": _Wildcard.ANY, "_": _Wildcard.ONE}
 
 
 def like(text: str, *, pattern: str, escape: str) -> bool:
@@ -23,34 +15,24 @@ def like(text: str, *, pattern: str, escape: str) -> bool:
     :param escape: the escape character, or the empty string.
     :raises SqlEvaluationError: when the pattern ends with the escape character.
     """
-    parts = _parts(pattern, escape=escape)
-    at = part = 0
-    retry_part, retry_at = -1, 0
-    while at < len(text):
-        if part < len(parts) and parts[part] is _Wildcard.ANY:
-            retry_part, retry_at = part, at
-            part += 1
-        elif part < len(parts) and (parts[part] is _Wildcard.ONE or parts[part] == text[at]):
-            part += 1
-            at += 1
-        elif retry_part >= 0:
-            # Backtrack: let the last % match one more character.
-            retry_at += 1
-            part, at = retry_part + 1, retry_at
-        else:
-            return False
-    return all(each is _Wildcard.ANY for each in parts[part:])
+    return _compiled(pattern, escape).fullmatch(text) is not None
 
 
-def _parts(pattern: str, *, escape: str) -> list[str | _Wildcard]:
-    parts: list[str | _Wildcard] = []
+@lru_cache(maxsize=256)
+def _compiled(pattern: str, escape: str) -> re.Pattern[str]:
+    parts = [""]
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             escaped = next(characters, None)
             if escaped is None:
                 raise SqlEvaluationError(f"the pattern of LIKE ends with its escape character {escape!r}")
-            parts.append(escaped)
+            parts[-1] += re.escape(escaped)
+        elif character == "%":
+            parts.append("")
         else:
-            parts.append(_WILDCARDS.get(character, character))
-    return parts
+            parts[-1] += "." if character == "_" else re.escape(character)
+    # What is between two % is looked for once: if the rest does not match after its first place, it never does.
+    first, *between = parts[:-1] or [""]
+    searched = "".join(f"(?>.*?{part})" for part in between if part != "")
+    return re.compile(f"{first}{searched}{'.*' if len(parts) > 1 else ''}{parts[-1]}", re.DOTALL)

@@ -19,6 +19,8 @@ SqlValue = None | bool | int | float | str | datetime | TimeSpan | UUID | bytes
 """A value of a property or expression. Datetimes are aware."""
 
 _INT64: Final = 2**63
+# A property has at most 32 KB; without a limit an action that doubles a text takes all memory.
+_MAX_CHARACTERS: Final = 32 * 1024
 _ORDERED: Final = (str, datetime, TimeSpan)
 _COMPARISONS: Final[Mapping[str, Callable[..., bool]]] = {
     "=": operator.eq,
@@ -67,7 +69,8 @@ def equal(left: SqlValue, right: SqlValue) -> bool:
 def calculate(sign: str, left: SqlValue, right: SqlValue) -> SqlValue:
     """Apply ``+ - * / %``; None when an operand is None. Integers have 64 bits; division truncates towards zero.
 
-    :raises SqlEvaluationError: when the operator is not defined for the types, on division by zero and on overflow.
+    :raises SqlEvaluationError: when the operator is not defined for the types, on division by zero, on overflow, and
+        when a text becomes longer than a property may be.
     """
     if left is None or right is None:
         return None
@@ -76,7 +79,10 @@ def calculate(sign: str, left: SqlValue, right: SqlValue) -> SqlValue:
             return _of_floats(sign, float(left), float(right))
         return _within_64_bits(_of_integers(sign, left, right))
     if sign == "+" and (isinstance(left, str) or isinstance(right, str)):
-        return to_text(left) + to_text(right)
+        text = to_text(left) + to_text(right)
+        if len(text) > _MAX_CHARACTERS:
+            raise SqlEvaluationError(f"a text has {len(text)} characters; allowed: {_MAX_CHARACTERS}")
+        return text
     raise SqlEvaluationError(f"{type(left).__name__} {sign} {type(right).__name__} is not defined; allowed: numbers")
 
 

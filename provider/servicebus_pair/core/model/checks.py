@@ -18,7 +18,8 @@ from servicebus_pair.core.model.redaction import scrub, secret_kind
 
 _HOST: Final = r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _HOST_ADDRESS: Final = re.compile(_HOST)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Also those that change the direction of writing: a name would be shown as another one.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _NAME: Final = re.compile(r"[\w.()-]{1,128}", re.ASCII)
 # Nothing that a connection string or a signature needs.
 _PLAIN_LOCATION: Final = re.compile(r"[\w ./\\:~-]*")

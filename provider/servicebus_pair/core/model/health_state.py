@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+# The end of the year 9999: no calendar has later times.
+_LATEST: Final = 253_402_300_799.0
+_MAX_TEXT: Final = 1000
 
 
 class HealthState(StrEnum):
@@ -86,16 +90,16 @@ class EntityHealth:
     def from_json(cls, value: dict[str, Any]) -> EntityHealth:
         """Read the output of :meth:`to_json`. :raises ValueError: ``value`` is not a health record."""
         try:
-            ping = float(value["last_ping"])
+            ping = _time(value["last_ping"])
             # Records of earlier versions lack these fields.
-            held = float(value.get("held_until", -1.0))
-            epoch, effective_at = int(value.get("epoch", 0)), float(value.get("effective_at", 0.0))
+            held = _time(value.get("held_until", -1.0))
+            epoch, effective_at = int(value.get("epoch", 0)), _time(value.get("effective_at", 0.0))
             return cls(
                 state=HealthState(value["state"]),
-                since=float(value["since"]),
+                since=_time(value["since"]),
                 last_ping=None if ping < 0 else ping,
-                reason=str(value["reason"]),
-                by=str(value["by"]),
+                reason=str(value["reason"])[:_MAX_TEXT],
+                by=str(value["by"])[:_MAX_TEXT],
                 held_until=None if held < 0 else held,
                 epoch=epoch,
                 effective_at=effective_at,
@@ -104,8 +108,15 @@ class EntityHealth:
                 spool=str(value.get("spool", "")),
                 may_overtake=bool(value.get("may_overtake", False)),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
+
+
+def _time(value: Any) -> float:
+    seconds = float(value)
+    if not -1 <= seconds <= _LATEST:
+        raise ValueError(f"not a health record: {seconds!r} is no time")
+    return seconds
 
 
 HEALTHY = EntityHealth()

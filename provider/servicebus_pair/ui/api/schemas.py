@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from servicebus_pair.ui.view.action_catalogue import ActionName
 
-# Without control characters, which would forge lines of logs.
-_PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+# Without control characters, which would forge lines of logs or, for the direction of writing, show another name.
+_PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=_PRINTED)]
 EntityPath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=260, pattern=_PRINTED)]
 Entities = Annotated[list[EntityPath], Field(min_length=1, max_length=100)]

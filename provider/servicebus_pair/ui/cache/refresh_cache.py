@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -303,6 +304,12 @@ class RefreshCache:
         return json.dumps(head, separators=(",", ":")).encode()
 
 
+# Characters that change the direction of writing, as JSON escapes them: not behind an odd number of backslashes.
+_DIRECTIONS: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\(u(?:061c|200[ef]|202[a-e]|206[6-9]))")
+
+
 def _encode(view: PairView) -> bytes:
     # No NaN, which a browser does not read: it would take all pairs off the page.
-    return json.dumps(asdict(view), separators=(",", ":"), allow_nan=False).encode()
+    text = json.dumps(asdict(view), separators=(",", ":"), allow_nan=False)
+    # Displayed as they are written here: they would make a name look like another one.
+    return _DIRECTIONS.sub(r"\1\\\\\2", text).encode()

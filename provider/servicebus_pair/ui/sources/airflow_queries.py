@@ -97,7 +97,7 @@ def read_records(now: datetime) -> Records:
             activities=_read_activities(session, conn_ids, since=now - _DAY),
             events=read_events(session, since=month_ago),
             recoveries=read_recoveries(session, conn_ids, since=month_ago),
-            action_log=read_action_log(session, since=month_ago),
+            action_log=read_action_log(session, asset_ids, since=month_ago),
             dags=dags,
             cost_reports=read_cost_reports(session, conn_ids, since=now - _COST_REPORT_DAYS * _DAY),
         )
@@ -149,17 +149,19 @@ def _read_activities(
 
 
 def _stored_activities(session: Session, since: datetime) -> Iterable[Any]:
-    from sqlalchemy import select
+    """Return the newest of each pair first, however many tasks work on others."""
+    from sqlalchemy import func, select
 
     from servicebus_pair.airflow_runtime.airflow_version import TaskInstance as Task
     from servicebus_pair.airflow_runtime.airflow_version import TaskStateStoreModel as Stored
 
+    nth = func.row_number().over(partition_by=Stored.key, order_by=Stored.updated_at.desc())
     query = (
         select(Task.dag_id, Task.run_id, Task.task_id, Task.map_index, Task.state, Task.operator)
         .add_columns(Stored.key, Stored.value)
         .join(Stored, same_task_instance(Stored))
         .where(Stored.key.startswith(ACTIVITY_KEY_PREFIX, autoescape=True), Stored.updated_at >= since)
-        .order_by(Stored.updated_at.desc())
+        .order_by(nth, Stored.updated_at.desc())
         .limit(_MAX_TASKS)
     )
     return session.execute(query)
@@ -172,13 +174,15 @@ def _add_waiting(
     seen: AbstractSet[tuple[Any, ...]],
 ) -> None:
     """Add the syphon tasks that have stored nothing yet: queued, or waiting in the triggerer for the primary."""
-    from sqlalchemy import select
+    from sqlalchemy import func, select
 
     from servicebus_pair.airflow_runtime.airflow_version import TaskInstance as Task
 
+    nth = func.row_number().over(partition_by=Task.dag_id, order_by=(Task.run_id, Task.task_id, Task.map_index))
     waiting = (
         select(Task.dag_id, Task.run_id, Task.task_id, Task.map_index, Task.state)
         .where(Task.operator == SYPHON_OPERATOR, Task.state.in_(ACTIVE_STATES))
+        .order_by(nth)
         .limit(_MAX_TASKS)
     )
     for row in session.execute(waiting):

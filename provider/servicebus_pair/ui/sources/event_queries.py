@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -99,19 +100,27 @@ def _source_key(event: AssetEvent) -> tuple[str, str]:
     return str(event.source_dag_id), str(event.source_run_id)
 
 
-def read_action_log(session: Session, *, since: datetime) -> dict[str, list[ActionRecord]]:
-    """Return the page's actions in Airflow's audit log by connection id, newest first."""
-    from sqlalchemy import select
+def read_action_log(session: Session, conn_ids: Iterable[str], *, since: datetime) -> dict[str, list[ActionRecord]]:
+    """Return the page's actions in Airflow's audit log by connection id, newest first.
+
+    :param conn_ids: the newest of each come first, however many actions there are on other pairs.
+    """
+    from sqlalchemy import case, func, literal, select
 
     from servicebus_pair.airflow_runtime.airflow_version import Log
 
+    # As the page writes it: the connection id first.
+    begins = {conn_id: json.dumps({"conn_id": conn_id})[:-1] for conn_id in conn_ids}
+    pairs = [(Log.extra.startswith(text, autoescape=True), conn_id) for conn_id, text in begins.items()]
+    pair = case(*pairs, else_="") if pairs else literal("")
+    nth = func.row_number().over(partition_by=pair, order_by=Log.dttm.desc())
     query = (
         select(Log.owner, Log.dttm, Log.dag_id, Log.run_id, Log.extra)
         .where(Log.event == AUDIT_LOG_EVENT, Log.dttm >= since)
-        .order_by(Log.dttm.desc())
+        .order_by(nth, Log.dttm.desc())
         .limit(_MAX_ACTIONS)
     )
-    rows = list(session.execute(query))
+    rows = sorted(session.execute(query), key=lambda row: row.dttm, reverse=True)
     runs = read_runs(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
     records: dict[str, list[ActionRecord]] = {}
     for owner, at, dag_id, run_id, text in rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.airflow_runtime.airflow_version import has
 from servicebus_pair.airflow_runtime.state.variables import VARIABLE_PREFIX, variable_name
@@ -11,6 +11,8 @@ from servicebus_pair.ui.sources.task_values import read_json
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+_MAX_CHARACTERS: Final = 2**22
 
 
 class StoredState:
@@ -61,7 +63,7 @@ class StoredState:
 
 
 def read_states(session: Session) -> dict[str, dict[str, Any]]:
-    """Return the state of every pair, by connection id and key."""
+    """Return the state of every pair, by connection id and key; of one that has more than 4 MiB, the newest values."""
     states: dict[str, dict[str, Any]] = {}
     stored = _stored_variables(session) if not has("asset_state") else _stored_with_assets(session)
     for name, key, value in stored:
@@ -72,15 +74,22 @@ def read_states(session: Session) -> dict[str, dict[str, Any]]:
 
 
 def _stored_with_assets(session: Session) -> list[tuple[str, str, Any]]:
-    from sqlalchemy import select
+    from sqlalchemy import func, select
 
     from servicebus_pair.airflow_runtime.airflow_version import AssetModel, AssetStateStoreModel
 
-    query = (
-        select(AssetModel.name, AssetStateStoreModel.key, AssetStateStoreModel.value)
-        .join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
-        .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True))
+    store = AssetStateStoreModel
+    # Whoever writes a task writes its state: the newest of each pair, as far as there is room for them.
+    total = func.sum(func.length(store.value)).over(
+        partition_by=store.asset_id, order_by=(store.updated_at.desc(), store.key)
     )
+    stored = (
+        select(AssetModel.name, store.key, store.value, total.label("total"))
+        .join(store, store.asset_id == AssetModel.id)
+        .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True))
+        .subquery()
+    )
+    query = select(stored.c.name, stored.c.key, stored.c.value).where(stored.c.total <= _MAX_CHARACTERS)
     return [(name, key, value) for name, key, value in session.execute(query)]
 
 

@@ -41,7 +41,10 @@ def test_pages_of_other_sites_may_not_act(page: TestClient, headers: dict[str, s
     assert response.status_code in ({403} if refused else {202, 409})
 
 
-@pytest.mark.parametrize("forged", ["a\nERROR root: b", "a\rb", "a\x1b[2Jb", "a\x00b", "a\u2028b", "a\x85b"])
+@pytest.mark.parametrize(
+    "forged",
+    ["a\nERROR root: b", "a\rb", "a\x1b[2Jb", "a\x00b", "a\u2028b", "a\x85b", "a\u202eb", "a\u2066b", "a\u200fb"],
+)
 def test_reasons_and_names_that_forge_lines_of_logs_are_refused(page: TestClient, forged: str):
     response = page.post(ACTION, json={"reason": forged})
 

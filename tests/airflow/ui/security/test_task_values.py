@@ -18,6 +18,7 @@ from servicebus_pair.ui.sources.event_queries import HealthEvent
 from servicebus_pair.ui.sources.run_queries import Run
 from servicebus_pair.ui.sources.task_values import are_counters, cost_report, event_extra, numbers_of, read_json
 from servicebus_pair.ui.view.incident_view import build_incident_views
+from servicebus_pair.ui.view.view_builder import build_pair_view
 from tests.airflow.conftest import UNREACHABLE
 
 NAN, ENDLESS, HUGE = float("nan"), float("inf"), 10**400
@@ -102,6 +103,17 @@ def test_a_number_that_no_browser_reads_takes_its_own_pair_off_the_page_only(mon
 
     problems = {name: json.loads(view, parse_constant=pytest.fail)["problem"] for name, view in pairs.items()}
     assert problems == {"bad": "its data cannot be displayed: ValueError", "good": None}
+
+
+def test_no_text_of_others_turns_the_direction_of_writing_on_the_page():
+    settings, spoofed = read_pair_settings(UNREACHABLE), "exe\u202egpj.\u2066"
+    control = {"paused": True, "rate": 0, "by": spoofed, "reason": f"\\{spoofed}\\", "at": 5, "rate_by": "x" * 10**6}
+    records = Records(states={"pair": {"syphon_control": control}})
+    shown = refresh_cache._encode(build_pair_view("pair", settings, None, records, now=10.0))
+
+    syphon = json.loads(shown)["syphon"]
+    assert (syphon["by"], syphon["reason"]) == (r"exe\u202egpj.\u2066", r"\exe\u202egpj.\u2066" + "\\")
+    assert len(shown) < 10_000
 
 
 def test_the_end_that_a_task_reports_is_marked_and_does_not_count_while_older_messages_wait():

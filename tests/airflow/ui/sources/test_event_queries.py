@@ -17,13 +17,33 @@ def test_action_log_keeps_actions_of_deleted_runs_and_ignores_invalid_entries(ai
         for invalid in ("{", "[]", json.dumps({"conn_id": 7})):
             session.add(Log(event=AUDIT_LOG_EVENT, owner="anna", extra=invalid))
     with create_session() as session:
-        records = read_action_log(session, since=datetime.now(UTC) - timedelta(minutes=1))
+        records = read_action_log(session, [], since=datetime.now(UTC) - timedelta(minutes=1))
 
     (record,) = records["logged_pair"]
     assert (record.user, record.extra) == ("anna", extra)
     assert record.run is not None
     assert (record.run.run_id, record.run.state) == ("r1", "deleted")
     assert 7 not in records
+
+
+def test_actions_on_one_pair_crowd_out_no_other(airflow_db: Path):  # noqa: ARG001
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+
+    now = datetime.now(UTC)
+    quiet, loud, similar = "quiet_pair", "loud_pair", "quiet-pair"
+    actions = [(quiet, 3600), *((loud, number) for number in range(300)), *((similar, number) for number in range(300))]
+    with create_session() as session:
+        for conn_id, age in actions:
+            extra = json.dumps({"conn_id": conn_id, "action": "drill", "reason": quiet})
+            session.add(Log(event=AUDIT_LOG_EVENT, owner="a", extra=extra, dttm=now - timedelta(seconds=age)))
+        session.flush()
+        log = read_action_log(session, [quiet, loud, similar], since=now - timedelta(days=1))
+        session.rollback()
+
+    assert len(log[quiet]) == 1
+    assert sum(map(len, log.values())) <= 200
+    assert [each.at for each in log[loud]] == sorted((each.at for each in log[loud]), reverse=True)
 
 
 def test_events_of_one_pair_crowd_out_no_other_and_large_ones_are_not_read(airflow_db: Path):  # noqa: ARG001

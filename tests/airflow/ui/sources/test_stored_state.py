@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from servicebus_pair.airflow_runtime.airflow_version import has
 from servicebus_pair.ui.sources import stored_state
 from servicebus_pair.ui.sources.stored_state import StoredState, read_states
 
@@ -27,3 +29,28 @@ def test_before_airflow_33_the_state_lies_in_variables(monkeypatch: pytest.Monke
         ours = {name: state for name, state in read_states(session).items() if name.startswith("state_")}
         assert ours == {"state_one": {"health/flights": {"state": "healthy"}}, "state_other": {"health/hotels": [1]}}
         session.rollback()
+
+
+@pytest.mark.skipif(not has("asset_state"), reason="state lies in Variables")
+@pytest.mark.usefixtures("fresh_state")
+def test_a_pair_with_more_state_than_is_read_keeps_the_newest_and_crowds_out_no_other() -> None:
+    from airflow.models.asset import AssetModel
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+
+    now = datetime.now(UTC)
+    with create_session() as session:
+        assets = [AssetModel(name=f"servicebus_pair.{name}", uri=f"x://{name}") for name in ("large", "small")]
+        session.add_all(assets)
+        session.flush()
+        large, small = (each.id for each in assets)
+        rows = [(small, 0, "1", 99), *((large, number, json.dumps("x" * 500_000), number) for number in range(20))]
+        for asset, number, value, age in rows:
+            at = now - timedelta(seconds=age)
+            session.add(AssetStateStoreModel(asset_id=asset, key=f"health/{number}", value=value, updated_at=at))
+        session.flush()
+        states = read_states(session)
+        session.rollback()
+
+    assert states["small"] == {"health/0": 1}
+    assert sorted(states["large"]) == sorted(f"health/{number}" for number in range(8))

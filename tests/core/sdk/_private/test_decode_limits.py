@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from struct import pack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.core.sdk._private.decode_limits import MAX_ELEMENTS_WITHOUT_BYTES, limit_arrays
+from servicebus_pair.core.sdk._private.decode_limits import MAX_ELEMENTS_WITHOUT_BYTES, limit_arrays, limit_messages
 
 pytestmark = pytest.mark.fast_sdk
 
@@ -74,3 +75,18 @@ def test_every_other_array_decodes_as_before(numbers: list[int], texts: list[byt
     assert decoded(array(described + b"\x70", b"".join(pack(">I", each) for each in numbers), len(numbers))) == numbers
     packed = b"".join(pack(">B", len(each)) + each for each in texts)
     assert decoded(array(described + b"\xa0", packed, len(texts))) == texts
+
+
+async def test_a_message_or_answer_without_an_end_is_not_collected() -> None:
+    limit_messages()
+    from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
+
+    receive: Any = ReceiverLink._incoming_transfer
+    link: Any = SimpleNamespace(
+        network_trace=False, received_delivery_id=None, _received_payload=bytearray(), _first_frame=None
+    )
+    more = (0, 1, b"tag", 0, False, True, None, None, None, None, None, bytes(2**20))
+    for _ in range(128):
+        await receive(link, more)
+    with pytest.raises(ConnectionAbortedError, match="a message of more than 134217728 bytes"):
+        await receive(link, more)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.protocol.amqp_sections import NULL, binary, join_list, section, text, uint
+from servicebus_pair.core.sdk._private import decode_limits
 from servicebus_pair.core.sdk._private.raw_receiver import RawReceiver, Settlement, runs
 from tests.core.support.frames import FALSE, HANDLE, TRUE, FakeHandler, disposition, frame
 
@@ -85,6 +86,21 @@ async def test_deliveries_are_put_together_from_their_frames(
     assert (link.delivery_count, link.current_link_credit) == (1 + len(deliveries), 0)
     assert (session.next_incoming_id, session.remote_outgoing_window) == (2 + len(frames), 4999 - len(frames))
     assert session.incoming_window == 1000 - len(frames)
+
+
+async def test_a_message_without_an_end_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_limits, "_MAX_MESSAGE_BYTES", 3000)
+    handler, raw = opened()
+    part = frame(0x14, [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE, TRUE], bytes(1000))
+    for parts, refused in ((3, False), (4, True)):
+        handler.feed(*[part] * parts, *[transfer(0)] * (not refused))
+        if not refused:
+            # Forgotten with the message: each one is counted alone.
+            ((_, message),) = await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+            assert len(message) == 3001
+            continue
+        with pytest.raises(ConnectionAbortedError, match="a message of more than 3000 bytes"):
+            await raw.receive(max_messages=1, wait=1.0, should_stop=never)
 
 
 def transfer(number: int) -> bytes:

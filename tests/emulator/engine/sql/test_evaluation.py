@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -229,3 +230,22 @@ def test_an_escaped_pattern_matches_only_its_text(text: str, more: str):
 def test_an_undefined_operation_is_an_evaluation_error(text: str, reason: str):
     with pytest.raises(SqlEvaluationError, match=reason):
         evaluate(text)
+
+
+@pytest.mark.parametrize("doubled", ["text", "sys.Label"])
+def test_an_action_makes_no_text_that_is_longer_than_a_property_may_be(doubled: str):
+    action = f"SET {doubled} = '0123456789abcdef'; " + "; ".join([f"SET {doubled} = {doubled} + {doubled}"] * 11)
+    value = apply(action)
+
+    assert len(str(value.user_value("text") or value.system_value("Label"))) == 2**15
+    with pytest.raises(SqlEvaluationError, match="a text has 65536 characters; allowed: 32768"):
+        apply(f"{action}; SET {doubled} = {doubled} + {doubled}")
+
+
+def test_the_slowest_pattern_is_matched_in_time():
+    started = time.process_time()
+
+    for pattern in ("%" + "a" * 1000 + "b%", "%a" * 9 + "%b"):
+        assert not like("a" * 2**15, pattern=pattern, escape="")
+    # A rule of each subscription holds the namespace for as long.
+    assert time.process_time() - started < 1.5

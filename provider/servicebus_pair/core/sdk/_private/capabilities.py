@@ -15,7 +15,7 @@ from azure.core.settings import settings
 from azure.servicebus import __version__
 
 from servicebus_pair.core.model.logs import get_logger
-from servicebus_pair.core.sdk._private.decode_limits import limit_arrays
+from servicebus_pair.core.sdk._private.decode_limits import limit_arrays, limit_messages
 
 _log = get_logger(__name__)
 TESTED_VERSIONS: Final = ("7.15.0",)
@@ -34,6 +34,7 @@ def fast_path() -> bool:
     reason = _obstacle()
     if reason is None:
         limit_arrays()
+        limit_messages()
         return True
     _log.warning(
         "azure-servicebus %s is used through its public interface only, which is slower: %s", __version__, reason

@@ -1,8 +1,11 @@
-"""Refuses AMQP arrays that decode to far more than their bytes, in azure-servicebus (7.15).
+"""Refuses what takes far more memory than a message may, in azure-servicebus (7.15).
 
-An element of some types has no bytes, and the SDK believes the number of elements up to 65,536: a message of 100 KB
-with many such arrays becomes gigabytes of objects, and holds the event loop for minutes in every process that peeks or
-receives it. Whoever may send a message could stop them all.
+*Arrays.* An element of some types has no bytes, and the SDK believes the number of elements up to 65,536: a message of
+100 KB with many such arrays becomes gigabytes of objects, and holds the event loop for minutes in every process that
+peeks or receives it. Whoever may send a message could stop them all.
+
+*Messages without an end.* The SDK collects the parts of a message, or of an answer, until the last one comes. A
+namespace that sends none would take all memory of whoever receives from it.
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -15,6 +18,10 @@ from typing import Any, Final
 
 MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 """How many null, true, false, 0 or empty lists an array may hold that writes them without any bytes."""
+# The service takes messages of up to 100 MB.
+_MAX_MESSAGE_BYTES: Final = 128 * 2**20
+# Position in the SDK's tuple form of a transfer frame (AMQP 1.0, section 2.7.5).
+_PAYLOAD: Final = 11
 _ARRAY8: Final = 0xE0
 _ARRAY32: Final = 0xF0
 _DESCRIBED: Final = 0x00
@@ -37,6 +44,31 @@ def limit_arrays() -> None:
     for constructor, header in ((_ARRAY8, _SHORT), (_ARRAY32, _LONG)):
         if not hasattr(decoders[constructor], "limited"):
             decoders[constructor] = _limited(decoders[constructor], header)
+
+
+def check_message_size(size: int) -> None:
+    """Check the size of what has arrived of a message.
+
+    :raises ConnectionAbortedError: it is larger than any message; the rest of it cannot be skipped.
+    """
+    if size > _MAX_MESSAGE_BYTES:
+        raise ConnectionAbortedError(f"the service sent a message of more than {_MAX_MESSAGE_BYTES} bytes")
+
+
+def limit_messages() -> None:
+    """Check each part of a message before the SDK keeps it; repeating this changes nothing."""
+    from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
+
+    take: Any = ReceiverLink._incoming_transfer
+    if hasattr(take, "limited"):
+        return
+
+    async def take_checked(link: Any, frame: Any) -> None:
+        check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
+        await take(link, frame)
+
+    take_checked.limited = True  # type: ignore[attr-defined]  # so that it is not wrapped twice
+    ReceiverLink._incoming_transfer = take_checked  # type: ignore[method-assign]
 
 
 def _limited(decode: Decoder, header: Struct) -> Decoder:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.protocol.amqp_sections import NULL, value_end
 from servicebus_pair.core.protocol.byte_window import ByteWindow
+from servicebus_pair.core.sdk._private.decode_limits import check_message_size
 from servicebus_pair.core.sdk._private.frame_reader import (
     FrameReader,
     check_attached,
@@ -101,6 +102,7 @@ class RawReceiver:
         self._session.incoming_window = self._first_frames
         self._size_known = False
         self._parts: list[bytes] = []
+        self._partial_bytes = 0
         self._delivery_id = 0
         self._unconfirmed: list[_Run] = []
         self._close = handler.close_async
@@ -284,11 +286,14 @@ class RawReceiver:
             self._delivery_id = number
         if more:
             self._parts.append(data[body:end])
+            self._partial_bytes += end - body
+            check_message_size(self._partial_bytes)
             return True
         message = data[body:end]
         if self._parts:
             message = b"".join((*self._parts, message))
             self._parts.clear()
+            self._partial_bytes = 0
         link.delivery_count += 1
         link.current_link_credit -= 1
         self._window.add(len(message))
