@@ -73,7 +73,7 @@ class FolderStorage:
 
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the complete files below ``folder``, in the order of their names."""
-        return sorted(self._walk(self._path(folder) if folder else self._folder), key=lambda each: each.name)
+        return sorted(self._walk(f"{folder}/" if folder else ""), key=lambda each: each.name)
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names in a folder; see ``SpoolStorage``."""
@@ -93,21 +93,21 @@ class FolderStorage:
             None if os.access(existing, os.R_OK | os.W_OK | os.X_OK) else f"{existing} cannot be written by this user"
         )
 
-    def _walk(self, folder: Path) -> Iterator[StoredFile]:
+    def _walk(self, prefix: str) -> Iterator[StoredFile]:
+        # Names are put together as text, since there may be many.
         try:
-            entries = list(os.scandir(folder))
+            entries = list(os.scandir(self._path(prefix)))
         except FileNotFoundError:
             return
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from self._walk(Path(entry.path))
+                yield from self._walk(f"{prefix}{entry.name}/")
             elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_INCOMPLETE):
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # deleted meanwhile
-                name = Path(entry.path).relative_to(self._folder).as_posix()
-                yield StoredFile(name, status.st_size, status.st_mtime)
+                yield StoredFile(f"{prefix}{entry.name}", status.st_size, status.st_mtime)
 
     def _path(self, name: str) -> Path:
         return self._folder / name

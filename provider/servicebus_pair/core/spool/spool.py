@@ -271,7 +271,10 @@ class Spool:
     def _newest_time(self, folder: str) -> int:
         # By names only: this is done before each write, however many files wait.
         names = self.storage.names(folder)
-        return _time_of(max((each for each in names if each[:_TIME_DIGITS].isdecimal()), default="0"))
+        newest = max(names, default="0")
+        if not newest[:_TIME_DIGITS].isdecimal():  # a file that is none of ours
+            newest = max((each for each in names if each[:_TIME_DIGITS].isdecimal()), default="0")
+        return _time_of(newest)
 
     def _warn_if_filling(self, now: float) -> None:
         filling = self._used_bytes >= _ALARM_SHARE * self._max_bytes
