@@ -62,7 +62,8 @@ class Option:
         try:
             return self.parser(self.name, text)
         except (ValueError, TypeError, AttributeError, OverflowError, KeyError):
-            quoted = "not allowed" if self.secret else repr(text)
+            # A URL may hold a password.
+            quoted = "not allowed" if self.secret or "@" in text else repr(text)
             raise ConfigurationError(f"option {self.name} is {quoted}: allowed is {self.allowed}") from None
 
 
@@ -141,13 +142,13 @@ _TABLE: Final = (
     Option("entity", _BOTH, "paths of queues, topics or subscriptions", _list),
     Option("action", _WRITE, "send and deadLetter", choice(SEND, DEAD_LETTER_ACTION), SEND),
     Option("run", _WRITE, "a name", non_empty_text, "generated"),
-    Option("ledger", _WRITE, "path or URL of a folder", _location, secret=True),
+    Option("ledger", _WRITE, "path or URL of a folder", _location),
     Option("manifest", _WRITE, "path of a file, not a URL; streaming, of a folder", _path),
     Option("health", _WRITE, "JSON: health records by entity", _health, "{}"),
     Option("ratePerTask", _WRITE, "a number of messages per second above 0", message_rate),
     Option("maxBatchesInFlight", _WRITE, "a whole number from 1", integer(1), str(DEFAULT_IN_FLIGHT)),
     Option("onError", _WRITE, "fail and collect", choice(FAIL, COLLECT), FAIL),
-    Option("errorTable", _WRITE, "path or URL of a folder", _location, secret=True),
+    Option("errorTable", _WRITE, "path or URL of a folder", _location),
     Option("sessionsInOrder", _WRITE, "true and false", boolean, "false"),
     Option("namespace", _READ, "primary and secondary", choice(*SIDES), SIDES[0]),
     Option("subQueue", _READ, "main, deadLetter and transferDeadLetter", _sub_queues, MAIN),
