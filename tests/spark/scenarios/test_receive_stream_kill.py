@@ -72,7 +72,8 @@ def test_killed_stream_loses_nothing_and_lands_nothing_twice(
 
 
 def batches(offsets: Path) -> int:
-    return len([file for file in offsets.glob("*") if file.name.isdigit()])
+    """Return how many batches were planned, of which Spark keeps the last hundred."""
+    return max((int(file.name) + 1 for file in offsets.glob("*") if file.name.isdigit()), default=0)
 
 
 def kill_workers(pid: int) -> bool:
