@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
+# What the service's REST API for messages adds to the path of an entity.
+_MESSAGES: Final = re.compile(r"(?i)/messages(?:/|$)")
 _WORDS: Final = {404: "Not Found. ", 409: "Conflict. "}
 
 
@@ -34,6 +37,8 @@ class Administration:
         """Carry out one request. A refused request gets a response too: its status and an Atom error document."""
         # Idle entities are deleted first, not in the middle of a list.
         self._namespace.advance()
+        if "api-version" not in request.query and _MESSAGES.search(request.raw_path) is not None:
+            return error_response(501, reason="messages are not sent or received over HTTP here; allowed: AMQP")
         try:
             _ = request.version
             method = self._methods.get(request.method)

@@ -345,6 +345,8 @@ async def test_an_invalid_rule_is_refused_with_the_reason(
         ("GET", f"/t/subscriptions/s/rules/r/x?{VERSION}", 404),
         ("POST", f"/q?{VERSION}", 405),
         ("DELETE", f"/$Resources/queues?{VERSION}", 501),
+        ("POST", "/q/messages", 501),
+        ("DELETE", "/q/messages/head?timeout=5", 501),
     ],
 )
 async def test_a_request_the_api_does_not_know_gets_an_atom_error(
