@@ -28,12 +28,13 @@ fast path without links that leave messages encoded."""
 @cache
 def fast_path() -> bool:
     """Return whether private names of azure-servicebus are used; decided once per process."""
+    if (unlimited := limit_arrays()) is not None:
+        _log.warning("azure-servicebus %s: arrays in messages are not limited: %s", __version__, unlimited)
     if os.environ.get(PATH_VARIABLE) == "public":
         _log.info("%s=public: azure-servicebus is used through its public interface only", PATH_VARIABLE)
         return False
     reason = _obstacle()
     if reason is None:
-        limit_arrays()
         limit_messages()
         return True
     _log.warning(
