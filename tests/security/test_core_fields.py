@@ -158,6 +158,15 @@ def test_the_location_of_the_spool_has_no_credentials(location: str):
 
 
 @pytest.mark.parametrize(
+    "location",
+    ["http://127.0.0.1/spool", "HTTPS://127.0.0.1", "simplecache::http://127.0.0.1/x", "reference://x", "zip:///x.zip"],
+)
+def test_a_spool_makes_nobody_call_the_host_that_it_names(location: str):
+    with pytest.raises(ConfigurationError, match="which is no object store to write to"):
+        read_pair_settings({**OTHER, "spool": location})
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("sb://bob:c4nary/with/slash@host", "sb://bob:***@host"),

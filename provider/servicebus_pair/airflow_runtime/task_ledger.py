@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -52,7 +53,9 @@ def local_copy(folder: StoragePath) -> Iterator[StoragePath]:
                 name = each.name.rpartition("/")[2]
                 if name.endswith((".jsonl", ledger.FOLDED, ledger.FOLD_LIST)):
                     target = Path(copy, name)
-                    (Path(copy, f"{number}-{name}") if target.exists() else target).write_bytes(storage.read(each.name))
+                    target = Path(copy, f"{number}-{name}") if target.exists() else target
+                    with storage.open(each.name) as source, target.open("wb") as copied:
+                        shutil.copyfileobj(source, copied)
         except Exception as error:
             raise ConfigurationError(
                 f"ledger {str(folder)!r} cannot be read, {type(error).__name__}: {error}"

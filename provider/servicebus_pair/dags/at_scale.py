@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from servicebus_pair.assets import pair_asset
+from servicebus_pair.core.model import load_json
 from servicebus_pair.dags.pair_dag import pair_dag
 from servicebus_pair.dags.proof import RUN_FOLDER, read_summary
 from servicebus_pair.dags.spark_task import JOBS, SparkJobs
@@ -83,7 +83,7 @@ def at_scale_dag(
         @task(inlets=[pair_asset(servicebus_pair_conn_id)])
         def report(drained: str, folder: str) -> dict[str, Any]:
             """Summarise what Spark moved and found."""
-            moved = json.loads(Path(drained).read_text())
+            moved = load_json(drained, limit=16 << 20)
             shown = {name: moved[name] for name in ("moved", "dead_lettered", "duplicates_possible", "seconds")}
             return {**shown, **read_summary(Path(folder))}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -13,6 +12,7 @@ from airflow.sdk import DAG, BaseSensorOperator, task
 
 from servicebus_pair.assets import drained_asset, pair_asset
 from servicebus_pair.core.ledger import open_files
+from servicebus_pair.core.model import load_json
 from servicebus_pair.dags.pair_dag import pair_dag
 from servicebus_pair.dags.spark_task import JOBS, SparkJobs
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
@@ -22,6 +22,7 @@ __all__ = ["proof_dag"]
 _POLL_SECONDS: Final = 5.0
 # A writer that is silent for longer was killed, and closes nothing.
 _SILENCE_SECONDS: Final = 60.0
+_MAX_SUMMARY_BYTES: Final = 16 << 20
 
 DOCS = """
 ### Proof of a recovery
@@ -37,8 +38,8 @@ Starts when a recovery has moved messages, and may be triggered by hand. It neit
 """
 
 # Where the Service Bus pairs page looks for the report of a run, below `[servicebus_pair] reports`. Run ids contain
-# characters that Spark does not allow in folder names.
-RUN_FOLDER = "{{ dag.dag_id }}/{{ run_id | replace(':', '') | replace('+', '_') }}"
+# characters that Spark does not allow in folder names, and may be "..", which would leave the folder of the DAG.
+RUN_FOLDER = "{{ dag.dag_id }}/{{ run_id | replace(':', '') | replace('+', '_') | replace('..', '_') }}"
 
 
 def proof_dag(
@@ -134,7 +135,7 @@ class _WritersSensor(BaseSensorOperator):
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Return verdict and totals of a reconcile job; ``report`` says that its page is next to them."""
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = load_json(folder / "summary.json", limit=_MAX_SUMMARY_BYTES)
     totals = summary["totals"]
     return {
         "verdict": summary["judgement"],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
 
@@ -19,7 +18,7 @@ from servicebus_pair.airflow_runtime.validators import storage_path
 from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import SLOT_SECONDS, Route
-from servicebus_pair.core.model import get_logger
+from servicebus_pair.core.model import IrregularFileError, get_logger, load_json
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusPairRecordOperator", "read_manifest"]
 
 _log = get_logger(__name__)
+_MAX_MANIFEST_BYTES: Final = 16 << 20
 
 
 def read_manifest(path: Path) -> PublishManifest:
@@ -38,13 +38,13 @@ def read_manifest(path: Path) -> PublishManifest:
     from servicebus_pair.core.ledger import PublishManifest
 
     try:
-        content = json.loads(path.read_bytes())
+        content = load_json(path, limit=_MAX_MANIFEST_BYTES, follow=True)
         if not isinstance(content, dict):
             raise ConfigurationError(f"manifest {path} is {type(content).__name__}: it must be a JSON object")
         return PublishManifest.from_json(content)
     except FileNotFoundError as error:
         raise ConfigurationError(f"manifest {path} does not exist: the job that writes it must end first") from error
-    except ValueError as error:
+    except (ValueError, IrregularFileError) as error:
         raise ConfigurationError(f"manifest {path} cannot be read: {error}") from error
 
 

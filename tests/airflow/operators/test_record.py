@@ -73,6 +73,7 @@ def test_a_recovered_job_emits_both_events_and_records_sends_by_slot(run_dag: Ru
         ("{", "cannot be read"),
         ("[]", "is list: it must be a JSON object"),
         ('{"version": 2}', "version is 2"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"version": 1, "entities": {"a": {}}}', "cannot be read"),
     ],
 )

@@ -7,6 +7,7 @@ import io
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from servicebus_pair.airflow_runtime.message_spec import MessageReader
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support import json_lines
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, read_messages
+from servicebus_pair.operators._support.received_messages import ReceivedMessages
 
 
 def seconds_of(data: bytes) -> tuple[float, int]:
@@ -156,3 +158,21 @@ def test_a_folder_that_becomes_a_link_after_the_check_is_not_followed(tmp_path: 
 
     with pytest.raises(ConfigurationError, match="is not below"):
         list(JsonLinesFile(str(folder / "a.jsonl")).lines())
+
+
+@pytest.mark.parametrize(
+    ("run_id", "name"), [("manual__2026-01-01T00:00:00+00:00", None), ("..", "%2E%2E"), (".", "%2E"), ("a/b", "a%2Fb")]
+)
+def test_what_a_run_received_lies_in_a_folder_of_its_own(tmp_path: Path, run_id: str, name: str | None):
+    task: Any = {"ti": SimpleNamespace(dag_id="orders", run_id=run_id, task_id="receive", map_index=-1)}
+    folder, victim = tmp_path / "received" / "orders" / (name or run_id), tmp_path / "victim"
+    folder.mkdir(parents=True)
+    victim.write_text("precious")
+    (folder / "receive.part").symlink_to(victim)
+    received = ReceivedMessages(task, folder=str(tmp_path / "received"), storage_conn_id=None)
+
+    assert received._file is not None
+    received._write(received._file, [{"body": "a"}])
+
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [victim, folder / "receive.jsonl"]
+    assert victim.read_text() == "precious"

@@ -27,6 +27,12 @@ def test_limits_are_those_that_were_tuned_together() -> None:
         {
             "incidents.INCIDENT_GAP_SECONDS": 60.0,
             "manifest._VERSION": 1,
+            "reader.MAX_AT": 253_402_300_799,
+            "reader.MAX_BYTES": 2**53,
+            "reader.MAX_TEXT_BYTES": 4096,
+            "reader._MAX_LINE_BYTES": 65_536,
+            "reader._MAX_GROUP_BYTES": 268_435_456,
+            "folded._MAX_LIST_BYTES": 67_108_864,
             "partitions._DIGEST_BYTES": 6,
             "partitions._MAX_CHARACTERS": 80,
             "segments._FLUSH_SECONDS": 10.0,

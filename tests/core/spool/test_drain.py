@@ -194,7 +194,7 @@ async def test_a_store_that_raises_an_error_of_its_own_holds_up_no_other_entity(
 async def test_a_foreign_file_that_claims_to_have_no_messages_is_set_aside_once(setting: Setting) -> None:
     await setting.write("flights", "a")
     [batch] = await setting.spool.batches()
-    (setting.folder / batch.name).with_name("1-x-0.spool").write_bytes(b"GIF89a")
+    (setting.folder / batch.name).with_name(f"{1:020d}-x-0.spool").write_bytes(b"GIF89a")
     await setting.empty()
     assert setting.files("messages") == []
     assert setting.service.delivered == [("flights", "a")]

@@ -33,6 +33,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "spool._NANOSECONDS": 1_000_000_000,
             "spool._ALARM_SHARE": 0.8,
             "spool._TIME_DIGITS": 20,
+            "storage.MAX_FILE_BYTES": 536_870_912,
             "spool._LISTING_SECONDS": 5.0,
             "spool_file._MAX_HEADER_BYTES": 65_536,
             "spool_file._KEY_BYTES": 32,

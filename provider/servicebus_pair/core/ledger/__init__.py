@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.ledger.folded import FOLD_LIST, FOLDED, folded_twice
+    from servicebus_pair.core.ledger.folded import FOLD_LIST, FOLDED, folded_twice, read_fold_list
     from servicebus_pair.core.ledger.incidents import INCIDENT_GAP_SECONDS, Incident, LedgerSlice, find_incidents
     from servicebus_pair.core.ledger.judgement import Evidence, Judgement, judge
     from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
     from servicebus_pair.core.ledger.partitions import days_since, run_folder
-    from servicebus_pair.core.ledger.reader import KINDS, ROUTES, check_version
+    from servicebus_pair.core.ledger.reader import KINDS, MAX_AT, MAX_BYTES, MAX_TEXT_BYTES, ROUTES, check_version
     from servicebus_pair.core.ledger.reconcile import (
         Found,
         History,
@@ -43,6 +43,9 @@ __all__ = [
     "FOLD_LIST",
     "INCIDENT_GAP_SECONDS",
     "KINDS",
+    "MAX_AT",
+    "MAX_BYTES",
+    "MAX_TEXT_BYTES",
     "ROUTES",
     "SEGMENT",
     "Arrival",
@@ -76,6 +79,7 @@ __all__ = [
     "open_files",
     "open_ledger",
     "operations_for_record",
+    "read_fold_list",
     "run_folder",
     "writer_name",
 ]
@@ -83,13 +87,13 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "folded": ["FOLDED", "FOLD_LIST", "folded_twice"],
+        "folded": ["FOLDED", "FOLD_LIST", "folded_twice", "read_fold_list"],
         "incidents": ["INCIDENT_GAP_SECONDS", "Incident", "LedgerSlice", "find_incidents"],
         "judgement": ["Evidence", "Judgement", "judge"],
         "manifest": ["EntityManifest", "PublishManifest"],
         "unclosed": ["open_files"],
         "partitions": ["days_since", "run_folder"],
-        "reader": ["KINDS", "ROUTES", "check_version"],
+        "reader": ["KINDS", "MAX_AT", "MAX_BYTES", "MAX_TEXT_BYTES", "ROUTES", "check_version"],
         "reconcile": ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"],
         "segments": [
             "SEGMENT",

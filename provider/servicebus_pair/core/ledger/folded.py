@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from servicebus_pair.core.ledger.segments import ledger_storage
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.spool.storage import StreamedStorage
 
 FOLDED: Final = ".parquet"
 FOLD_LIST: Final = ".folded"
+_MAX_LIST_BYTES: Final = 64 << 20
+_NAME: Final = re.compile(r"[^/\x00-\x1f\x7f]+\.jsonl")
 
 
 def folded_twice(location: str | os.PathLike[str], folders: Sequence[str] = ("",)) -> list[str]:
@@ -30,5 +35,19 @@ def folded_twice(location: str | os.PathLike[str], folders: Sequence[str] = ("",
     for name in names:
         if name.endswith(FOLD_LIST) and name.removesuffix(FOLD_LIST) + FOLDED in names:
             with suppress(FileNotFoundError):  # the fold was completed meanwhile
-                twice += json.loads(storage.read(name))
+                twice += read_fold_list(storage, name)
     return twice
+
+
+def read_fold_list(storage: StreamedStorage, name: str) -> list[str]:
+    """Return the names in a list. :raises ConfigurationError: ``compact`` did not write it."""
+    with storage.open(name) as file:
+        content = file.read(_MAX_LIST_BYTES + 1)
+    try:
+        listed = json.loads(content) if len(content) <= _MAX_LIST_BYTES else None
+    except (ValueError, RecursionError):
+        listed = None
+    # The files are deleted: a name that leads elsewhere would delete what is there.
+    if not isinstance(listed, list) or not all(isinstance(each, str) and _NAME.fullmatch(each) for each in listed):
+        raise ConfigurationError(f"{name!r} is not a list of ledger files, as compact writes them: delete it")
+    return listed

@@ -63,7 +63,7 @@ class EntityManifest:
                 {int(slot): (int(primary), int(diverted)) for slot, primary, diverted in value.get("slots", ())},
                 None if first is None else float(first),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not an entity of a manifest, {type(error).__name__}: {error}") from error
 
 
@@ -144,7 +144,7 @@ class PublishManifest:
                 files,
                 int(value.get("rejected", 0)),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a manifest, {type(error).__name__}: {error}") from error
 
     def write(self, path: str | os.PathLike[str], **extra: Any) -> None:

@@ -2,8 +2,8 @@
 
 A ledger consists of the files ``*.jsonl`` in a folder and its subfolders, except names that begin with ``.`` or ``_``,
 as Spark reads them, and of the Parquet files that ``compact`` has folded such files into. A line is a record if it is a
-JSON object with every field of :class:`Record` and the right types; the line that closes a file is none, and other
-lines were truncated when a process was killed or a disk was full.
+JSON object with every field of :class:`Record`, the right types and possible values; the line that closes a file is
+none, and other lines were truncated when a process was killed or a disk was full.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +20,21 @@ from servicebus_pair.core.ledger.folded import FOLDED, folded_twice
 from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
+from servicebus_pair.core.model.regular_files import IrregularFileError, open_regular
 
 KINDS: Final = ("sent", "syphoned", "unspooled")
 ROUTES: Final = tuple(map(str, Route))
+MAX_BYTES: Final = 2**53
+"""Largest size in a record: whoever writes a record must not be able to make its reader count for ever."""
+MAX_AT: Final = 253_402_300_799
+"""Latest time in a record, the last second of the year 9999."""
+MAX_TEXT_BYTES: Final = 4096
+"""Longest text in a record; message ids have at most 128 characters."""
+_TEXTS: Final = ("id", "entity", "queue", "run", "digest", "spool")
+_MAX_LINE_BYTES: Final = 65_536
+# What ``compact`` writes at once has 32 MB as JSON.
+_MAX_GROUP_BYTES: Final = 1 << 28
+_FIELDS: Final = (*_TEXTS, "v", "kind", "route", "bytes", "at", "records")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +97,49 @@ def _hidden(name: str) -> bool:
 
 
 def _lines(file: Path) -> Iterator[Any]:
-    with file.open("rb") as lines:
-        yield from (_load(line) for line in lines if line.strip())
+    try:
+        opened = open_regular(file)
+    except IrregularFileError:
+        yield None
+        return
+    with opened:
+        while line := opened.readline(_MAX_LINE_BYTES):
+            if len(line) < _MAX_LINE_BYTES or line.endswith(b"\n"):
+                if line.strip():
+                    yield _load(line)
+                continue
+            while (rest := opened.readline(_MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                pass
+            yield None
 
 
 def _folded(file: Path) -> Iterator[Any]:
     try:
-        from pyarrow.parquet import ParquetFile
+        import pyarrow as pa
+        from pyarrow import compute, parquet
     except ImportError:
         raise ConfigurationError(f"ledger file {file} was compacted: install pyarrow to read it") from None
-    with ParquetFile(file) as folded:
-        for batch in folded.iter_batches():
-            yield from batch.to_pylist()
+    try:
+        # As dictionaries, or a text that is written once and repeated by number would be terabytes.
+        with open_regular(file) as opened, parquet.ParquetFile(opened, read_dictionary=list(_TEXTS)) as folded:
+            groups = map(folded.metadata.row_group, range(folded.metadata.num_row_groups))
+            if any(each.total_byte_size > _MAX_GROUP_BYTES for each in groups):
+                raise ConfigurationError(f"ledger file {file} has a larger part than compact writes")
+            columns = [each.name for each in folded.schema_arrow if not pa.types.is_nested(each.type)]
+            for batch in folded.iter_batches(columns=[each for each in columns if each in _FIELDS]):
+                texts = [each.dictionary for each in batch.columns if pa.types.is_dictionary(each.type)]
+                longest = max((compute.max(compute.binary_length(each)).as_py() or 0 for each in texts), default=0)
+                yield from batch.to_pylist() if longest <= MAX_TEXT_BYTES else repeat(None, batch.num_rows)
+    except IrregularFileError:
+        yield None
+    except (pa.ArrowException, OSError, LookupError) as error:
+        raise ConfigurationError(f"ledger file {file} is damaged: {error}") from None
 
 
 def _load(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -133,9 +171,12 @@ def _is_complete(value: Mapping[str, Any]) -> bool:
         and all(isinstance(value.get(name), str) for name in ("id", "entity"))
         and all(_is_number(value.get(name), int) for name in ("v", "bytes"))
         and _is_number(value.get("at"), int | float)
+        and value["bytes"] <= MAX_BYTES
+        and value["at"] <= MAX_AT
+        and all(len(str(value.get(name)).encode(errors="replace")) <= MAX_TEXT_BYTES for name in _TEXTS)
     )
 
 
 def _is_number(value: Any, kind: Any) -> bool:
-    # bool is a subclass of int.
-    return isinstance(value, kind) and not isinstance(value, bool)
+    # bool is a subclass of int, and NaN is in no order.
+    return isinstance(value, kind) and not isinstance(value, bool) and value >= 0

@@ -10,6 +10,7 @@ from typing import Final
 
 from servicebus_pair.core.ledger.partitions import days_since
 from servicebus_pair.core.ledger.writer import CLOSED
+from servicebus_pair.core.model.regular_files import IrregularFileError, open_regular
 
 _BEGAN_WITHIN: Final = 2 * 86_400.0
 _LAST_LINE_BYTES: Final = 4096
@@ -23,15 +24,19 @@ def open_files(folder: str | os.PathLike[str], *, now: float, silence: float) ->
     """
     for day in days_since(now - _BEGAN_WITHIN, now=now):
         for file in sorted(Path(folder, day).rglob("*.jsonl")):
-            if now - file.stat().st_mtime < silence and not _is_closed(file):
+            if now - file.lstat().st_mtime < silence and not _is_closed(file):
                 yield file
 
 
 def _is_closed(file: Path) -> bool:
-    with file.open("rb") as content:
+    try:
+        opened = open_regular(file)
+    except IrregularFileError:
+        return True  # nobody writes the ledger there
+    with opened as content:
         content.seek(max(0, content.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
-        _, _, last = content.read().rstrip(b"\n").rpartition(b"\n")
+        _, _, last = content.read(_LAST_LINE_BYTES).rstrip(b"\n").rpartition(b"\n")
     try:
         return bool(json.loads(last)["kind"] == CLOSED)
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -52,15 +52,15 @@ def count_ledger(folder: str | os.PathLike[str], *, since: datetime, until: date
     return LedgerCount(Operations(**counts), records, unreadable)
 
 
-def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Iterable[str]:
-    """Return the operations that a record represents: one field name of ``Operations`` for each.
+def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Mapping[str, int]:
+    """Return the operations that a record represents, by field of ``Operations``.
 
     :param kind: ``sent``, ``syphoned`` or ``unspooled``.
     :param route: ``primary``, ``backlog`` or ``spooled``.
     """
     further = further_increments(size_bytes)
     if kind == "syphoned":
-        return ("receives", "settlements", "sends", *("further_increments",) * (2 * further))
+        return {"receives": 1, "settlements": 1, "sends": 1, "further_increments": 2 * further}
     if route == "spooled":
-        return ()
-    return ("sends" if route == "primary" else "diverts", *("further_increments",) * further)
+        return {}
+    return {"sends" if route == "primary" else "diverts": 1, "further_increments": further}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from servicebus_pair.core.model.logs import get_logger, printable
     from servicebus_pair.core.model.options import OPTION_CHECKS
     from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_kind
+    from servicebus_pair.core.model.regular_files import IrregularFileError, load_json, open_regular, read_regular
     from servicebus_pair.core.model.results import Drift
     from servicebus_pair.core.model.usage_meter import Meter, Operation
 
@@ -31,6 +32,7 @@ __all__ = [
     "Clock",
     "DaemonThread",
     "Drift",
+    "IrregularFileError",
     "Meter",
     "Operation",
     "SystemClock",
@@ -41,10 +43,13 @@ __all__ = [
     "integer",
     "is_folder",
     "learn_secrets",
+    "load_json",
     "message_rate",
     "no_secret",
     "non_empty_text",
+    "open_regular",
     "printable",
+    "read_regular",
     "scrub",
     "secret_kind",
     "storage_location",
@@ -69,6 +74,7 @@ __getattr__ = lazy_exports(
         "logs": ["get_logger", "printable"],
         "options": ["OPTION_CHECKS"],
         "redaction": ["learn_secrets", "scrub", "secret_kind"],
+        "regular_files": ["IrregularFileError", "load_json", "open_regular", "read_regular"],
         "results": ["Drift"],
         "usage_meter": ["Meter", "Operation"],
     },

@@ -134,6 +134,13 @@ def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not 
     return value
 
 
+# fsspec opens them, and some call a host or read a file at once; no spool can be there.
+_NO_STORES: Final = (
+    *("http", "https", "ftp", "data", "reference", "generic", "zip", "tar", "libarchive", "git", "github", "jupyter"),
+    *("jlab", "dir", "cached", "blockcache", "filecache", "simplecache", "asyncwrapper"),
+)
+
+
 def storage_location(name: str, value: Any) -> str:
     """Check the absolute path of a folder, or the URL of one in an object store, without credentials.
 
@@ -146,6 +153,8 @@ def storage_location(name: str, value: Any) -> str:
         raise ConfigurationError(f"{name} is {shown}: it must be an absolute path or a URL, such as s3://bucket/spool")
     if parts.password is not None or parts.query or scrub(text) != text:
         raise ConfigurationError(f"{name} is a URL with credentials or a query: give them to the store's library")
+    if "::" in text or parts.scheme in _NO_STORES:
+        raise ConfigurationError(f"{name} is a URL of {parts.scheme!r}, which is no object store to write to")
     return text
 
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.regular_files import IrregularFileError
 from servicebus_pair.core.spool.storage import SpoolStorage, folder_name
 
 CLAIM_SECONDS: Final = 60.0
@@ -97,6 +98,8 @@ class Claims:
             return await self._thread.call(self._storage.read, name)
         except FileNotFoundError:
             return None
+        except IrregularFileError:
+            return b""  # no process has written it
 
     async def _read_expired(self, name: str) -> bytes | None:
         """Return the content of a claim that may be taken over; ``None`` if there is none."""
@@ -130,5 +133,5 @@ def _decode(content: bytes) -> tuple[str, float] | None:
     try:
         fields = json.loads(content)
         return str(fields["owner"]), float(fields["renewed"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from servicebus_pair.core.spool.storage import StoredFile, holds
+from servicebus_pair.core.model.regular_files import open_regular, read_regular
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile, holds
 
 PRIVATE: Final = 0o600
 
@@ -59,13 +60,11 @@ class FolderStorage:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        with self.open(name) as file:
-            return file.read()
+        return read_regular(self._path(name), limit=MAX_FILE_BYTES)
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading."""
-        # What others may have put there in its place, a link or a pipe, is neither followed nor waited for.
-        return os.fdopen(os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        return open_regular(self._path(name))
 
     def delete(self, name: str) -> None:
         """Delete a file if there is one; the folder stays."""
@@ -135,6 +134,12 @@ class FolderStorage:
 
     def _make_folder(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        for each in (folder, *folder.parents):
+            if each == self._folder:
+                break
+            # No reader follows it: what is written there would be accepted and never delivered.
+            if each.is_symlink():
+                raise OSError(f"{each} is a link")
         made: set[Path] = set()
         for each in (folder, *folder.parents):
             if each in self._durable:

@@ -10,6 +10,7 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
+from servicebus_pair.core.model.regular_files import IrregularFileError
 from servicebus_pair.core.spool.storage import SpoolStorage
 
 NAME_FILE: Final = "name"
@@ -20,7 +21,7 @@ def read_name(storage: SpoolStorage) -> str | None:
     """Return the name of a spool; ``None`` while nothing was written to it."""
     try:
         content = storage.read(NAME_FILE)
-    except FileNotFoundError:
+    except (FileNotFoundError, IrregularFileError):
         return None
     # Whoever may write to the folder may write this file, too; its text goes to logs and reports.
     text = " ".join(content.decode(errors="replace").split())[:_MAX_CHARACTERS]

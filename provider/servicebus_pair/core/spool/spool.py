@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from servicebus_pair.core.spool.spool_file import (
     decode_file,
     encode_file,
 )
-from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile, folder_name
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, SpoolStorage, StoredFile, folder_name
 
 _log = get_logger(__name__)
 _MESSAGES: Final = "messages"
@@ -43,6 +44,8 @@ SET_ASIDE: Final = "set-aside"
 _SUFFIX: Final = ".spool"
 _TIME_DIGITS: Final = 20
 _NANOSECONDS: Final = 1_000_000_000
+# Until the year 2286: names must have one more digit than any time, or a file planted in the future breaks their order.
+_NAME: Final = re.compile(r"(0[0-9]{19})-[^-]*-([0-9]{1,9})\.spool")
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
 # Share of the limit from which on the spool is said to fill.
@@ -164,6 +167,8 @@ class Spool:
             content = encode_file(entity, messages, created_at=now, key=self._key)
         except TypeError as error:
             raise InvalidMessageError(f"a message to {entity} cannot be spooled: {error}") from error
+        if len(content) > MAX_FILE_BYTES:
+            raise SpoolFullError(f"{len(content)} bytes are more than a file of the spool has, {MAX_FILE_BYTES}")
         await self._check_room(len(content), now)
         await self.name()
         if self._ordered:
@@ -272,8 +277,8 @@ class Spool:
         # By names only: this is done before each write, however many files wait.
         names = self.storage.names(folder)
         newest = max(names, default="0")
-        if not newest[:_TIME_DIGITS].isdecimal():  # a file that is none of ours
-            newest = max((each for each in names if each[:_TIME_DIGITS].isdecimal()), default="0")
+        if not _is_time(newest):
+            newest = max(filter(_is_time, names), default="0")
         return _time_of(newest)
 
     def _warn_if_filling(self, now: float) -> None:
@@ -286,8 +291,10 @@ class Spool:
 
     def _new_name(self, entity: str, messages: int, now: float) -> str:
         self._last_time = max(self._last_time + 1, int(now * _NANOSECONDS))
-        time = f"{self._last_time:0{_TIME_DIGITS}d}"
-        return f"{_MESSAGES}/{folder_name(entity)}/{time}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
+        name = f"{self._last_time:0{_TIME_DIGITS}d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
+        if _NAME.fullmatch(name) is None:
+            raise SpoolError(f"the spool holds a file of {entity} whose name is of the far future: remove it")
+        return f"{_MESSAGES}/{folder_name(entity)}/{name}"
 
     async def _call(self, action: str, method: Any, *args: Any) -> Any:
         try:
@@ -317,16 +324,20 @@ def open_spool(options: PairOptions, *, clock: Clock, emit: Callable[[Event], No
     )
 
 
+def _is_time(name: str) -> bool:
+    # Others begin with another digit: see _NAME.
+    return name.startswith("0") and name[:_TIME_DIGITS].isdecimal()
+
+
 def _time_of(name: str) -> int:
-    return int(name.rpartition("/")[2].partition("-")[0])
+    return int(name.rpartition("/")[2][:_TIME_DIGITS])
 
 
 def _parse(file: StoredFile) -> SpooledBatch | None:
     """Return the batch of a file; ``None`` if its name is none of ours."""
-    folder, _, stem = file.name.removesuffix(_SUFFIX).rpartition("/")
-    time, _, rest = stem.partition("-")
-    count = rest.rpartition("-")[2]
-    if not file.name.endswith(_SUFFIX) or not (time.isdecimal() and count.isdecimal()):
+    folder, _, name = file.name.rpartition("/")
+    parts = _NAME.fullmatch(name)
+    if parts is None:
         return None
-    entity = unquote(folder.rpartition("/")[2])
-    return SpooledBatch(file.name, entity, int(count), file.size_bytes, int(time) / _NANOSECONDS)
+    time, count = map(int, parts.groups())
+    return SpooledBatch(file.name, unquote(folder.rpartition("/")[2]), count, file.size_bytes, time / _NANOSECONDS)

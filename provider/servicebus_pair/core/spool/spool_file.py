@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
 from base64 import urlsafe_b64decode
@@ -28,6 +29,7 @@ _MAX_HEADER_BYTES: Final = 65_536
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class ForeignFileError(ValueError):
@@ -144,10 +146,12 @@ def _read_header(content: bytes) -> tuple[bytes, dict[str, Any]]:
     end = content.find(b"\n", 0, _MAX_HEADER_BYTES) + 1
     try:
         about = json.loads(content[:end])
-        is_ours = about["format"] == _FORMAT and isinstance(about["entity"], str)
+        # Both are shown to people, and the entity names where messages go.
+        texts = (about["entity"], about.get("key") or "")
+        is_ours = about["format"] == _FORMAT and all(_CONTROL.search(each) is None for each in texts)
         about |= {"created": float(about["created"]), "messages": int(about["messages"])}
         about["salt"] = bytes.fromhex(about.get("salt", ""))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ForeignFileError("not a file of a spool, or its first line is damaged") from error
     if not is_ours:
         raise ForeignFileError(f"not a file of a spool of this version, which writes {_FORMAT!r}")

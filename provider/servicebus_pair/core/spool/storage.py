@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 from urllib.parse import quote
+
+from servicebus_pair.core.model.regular_files import IrregularFileError
+
+MAX_FILE_BYTES: Final = 512 << 20
+"""Largest file: what is larger is none of a spool, since a message has at most 100 MB."""
 
 
 def folder_name(entity: str) -> str:
@@ -73,5 +78,5 @@ def holds(storage: SpoolStorage, name: str, content: bytes) -> bool:
     """Return whether there is a file of this name and content now."""
     try:
         return storage.read(name) == content
-    except FileNotFoundError:
+    except (FileNotFoundError, IrregularFileError):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from airflow.sdk import Context, ObjectStoragePath
 
 from servicebus_pair.airflow_runtime.state.accessor import TaskState
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import open_regular
 from servicebus_pair.operators._support.json_lines import confined_path
 
 __all__ = ["ReceivedMessages"]
@@ -20,6 +22,8 @@ _STATE_KEY: Final = "servicebus_pair/received"
 # Airflow's state store takes 64 KB; the rest is for the keys and for escapes.
 _MAX_STATE_BYTES: Final = 48_000
 _OWN_SCHEMES: Final = ("", "file")
+# Whoever triggers a run chooses its id: as ".." it would lead out of the folder of its DAG.
+_NOT_A_NAME: Final = re.compile(r"[/%\x00]|^\.+$")
 
 
 class ReceivedMessages:
@@ -38,7 +42,7 @@ class ReceivedMessages:
             parts = [instance.dag_id, instance.run_id, instance.task_id]
             if (index := getattr(instance, "map_index", -1)) is not None and index >= 0:
                 parts.append(str(index))
-            *folders, name = (part.replace("/", "_") for part in parts)
+            *folders, name = (_NOT_A_NAME.sub(_encoded, part) for part in parts)
             self._file = ObjectStoragePath(confined_path(folder), conn_id=storage_conn_id).joinpath(
                 *folders, f"{name}.jsonl"
             )
@@ -50,7 +54,12 @@ class ReceivedMessages:
             return dict(kept)
         if self._file is None or not self._file.exists():
             return None
-        return _result(self._file.read_bytes().count(b"\n"), path=str(self._file))
+        if self._file.protocol in _OWN_SCHEMES:
+            with open_regular(self._file.path) as lines:
+                count = sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))
+        else:
+            count = self._file.read_bytes().count(b"\n")
+        return _result(count, path=str(self._file))
 
     def fitting(self, messages: Sequence[Mapping[str, Any]]) -> int:
         """Return how many of the messages can be kept, from the first one on.
@@ -91,11 +100,17 @@ class ReceivedMessages:
             return
         final = Path(file.path)
         partial = final.with_suffix(".part")
-        with partial.open("wb") as opened:
+        # Left by a try that was killed, or a link that somebody else laid there.
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as opened:
             opened.write(lines)
             opened.flush()
             os.fsync(opened.fileno())
         partial.replace(final)
+
+
+def _encoded(found: re.Match[str]) -> str:
+    return "".join(f"%{ord(character):02X}" for character in found[0])
 
 
 def _result(

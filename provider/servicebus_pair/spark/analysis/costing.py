@@ -195,8 +195,9 @@ def operations_by_day(records: DataFrame) -> list[DailyOperations]:
     for row in rows:
         day = datetime.fromtimestamp(row["day"] * _DAY.total_seconds(), UTC).date()
         of_day = counts.setdefault((day, row["run"]), Counter())
-        for name in operations_for_record(row["kind"], row["route"], size_bytes=row["blocks"] * BILLED_BYTES):
-            of_day[name] += row["count"]
+        each = operations_for_record(row["kind"], row["route"], size_bytes=row["blocks"] * BILLED_BYTES)
+        for name, number in each.items():
+            of_day[name] += number * row["count"]
     return [DailyOperations(day, run, LEDGER, Operations(**each)) for (day, run), each in sorted(counts.items())]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import CLOSED, KINDS, Evidence, PublishManifest
+from servicebus_pair.core.model import load_json
 from servicebus_pair.spark.base.arrow_schema import RowSchema
+from servicebus_pair.spark.base.report_files import MAX_JSON_BYTES
 
 _FILES_SCHEMA: Final = RowSchema({"file": "string", "expected": "bigint"})
 _MAX_RUNS: Final = 10_000
@@ -26,9 +27,11 @@ def read_manifests(path: str, *, run: str | None) -> PublishManifest:
     :param run: the run that they must be of.
     :raises ConfigurationError: there is no manifest, one is malformed, or they are of another run.
     """
-    files = sorted(Path(path).rglob("*.json")) if Path(path).is_dir() else [Path(path)]
+    is_folder = Path(path).is_dir()
+    files = sorted(Path(path).rglob("*.json")) if is_folder else [Path(path)]
     try:
-        manifests = [PublishManifest.from_json(json.loads(file.read_text(encoding="utf-8"))) for file in files]
+        read = (load_json(file, limit=MAX_JSON_BYTES, follow=not is_folder) for file in files)
+        manifests = [PublishManifest.from_json(each) for each in read]
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"manifest {path!r} cannot be read: {error}") from None
     runs = {each.run for each in manifests}

@@ -15,6 +15,9 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import (
     CLOSED,
     KINDS,
+    MAX_AT,
+    MAX_BYTES,
+    MAX_TEXT_BYTES,
     ROUTES,
     SEGMENT,
     Location,
@@ -131,16 +134,28 @@ def _writer() -> Column:
 
 def _read_folded(spark: SparkSession, folder: str) -> DataFrame:
     reader = spark.read.schema(FOLDED_SCHEMA.ddl)
-    return reader.parquet(spark_path(folder), pathGlobFilter="*.parquet", recursiveFileLookup=True)
+    rows = reader.parquet(spark_path(folder), pathGlobFilter="*.parquet", recursiveFileLookup=True)
+    return rows.where(_is_valid(""))
 
 
 def _parse(lines: DataFrame, *columns: str) -> DataFrame:
     records = lines.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record"), *columns)
-    valid = F.col("record.kind").isin(*KINDS) & F.col("record.route").isin(*ROUTES)
-    for name in ("v", "id", "entity", "bytes", "at"):
-        valid &= F.col(f"record.{name}").isNotNull()
-    valid |= (F.col("record.kind") == CLOSED) & F.col("record.records").isNotNull()
-    return records.withColumn("record", F.when(valid, F.col("record"))).select("record.*", *columns)
+    return records.withColumn("record", F.when(_is_valid("record."), F.col("record"))).select("record.*", *columns)
+
+
+def _is_valid(prefix: str) -> Column:
+    def field(name: str) -> Column:
+        return F.col(f"{prefix}{name}")
+
+    valid = field("kind").isin(*KINDS) & field("route").isin(*ROUTES) & (field("v") >= 0)
+    valid &= field("bytes").between(0, MAX_BYTES) & field("at").between(0, MAX_AT)
+    for name in ("id", "entity"):
+        valid &= field(name).isNotNull()
+    valid |= (field("kind") == CLOSED) & field("records").isNotNull()
+    # A dictionary of Parquet makes terabytes of one long text, once rows are exchanged.
+    for name in ("id", "entity", "queue", "run", "digest", "spool"):
+        valid &= F.coalesce(F.octet_length(field(name)), F.lit(0)) <= MAX_TEXT_BYTES
+    return valid
 
 
 def count_ledger_records(ledger: DataFrame) -> LedgerCounts:

@@ -24,12 +24,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from servicebus_pair.core import PairSettings, read_pair_settings
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import read_regular
 from servicebus_pair.core.pair import SIDES, find_secrets
 from servicebus_pair.spark.base.redaction import Redaction
 
@@ -44,6 +44,7 @@ _TARGETS: Final = {
 }
 _IDENTITIES: Final = {"default": "default", "managedIdentity": "managed_identity"}
 REFERENCES: Final = "env:NAME, file:PATH, airflow:CONN_ID, default and managedIdentity"
+_MAX_SETTINGS_BYTES: Final = 1 << 20
 _NO_HOSTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -131,7 +132,9 @@ class PairReference:
 
     def _read_file(self) -> str:
         try:
-            return Path(self.target).read_text(encoding="utf-8")
+            return read_regular(self.target, limit=_MAX_SETTINGS_BYTES, follow=True).decode()
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"the pair reference {self} names a file that is not UTF-8") from None
         except OSError as error:
             raise ConfigurationError(
                 f"the pair reference {self} names a file that cannot be read on this executor: {error.strerror}"
@@ -151,6 +154,8 @@ class PairReference:
             # The decoder's error contains the text, which may hold secrets: report only the position.
             where = f"line {error.lineno}, column {error.colno}"
             raise ConfigurationError(f"the pair reference {self}: {what} is not JSON ({where})") from None
+        except RecursionError:
+            raise ConfigurationError(f"the pair reference {self}: {what} is nested too deeply") from None
 
     def _object(self, value: Any, what: str) -> dict[str, Any]:
         if not isinstance(value, dict):

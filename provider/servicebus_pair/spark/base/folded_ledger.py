@@ -17,7 +17,7 @@ from pyarrow import json as arrow_json
 from pyarrow import parquet
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import CLOSED, FOLD_LIST, FOLDED, ledger_storage, writer_name
+from servicebus_pair.core.ledger import CLOSED, FOLD_LIST, FOLDED, ledger_storage, read_fold_list, writer_name
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
 _RECORD: Final = {
@@ -59,7 +59,7 @@ class _Folding:
         for each in names:
             if each.endswith(FOLD_LIST):
                 if each.removesuffix(FOLD_LIST) + FOLDED in names:
-                    self._delete_files(each, json.loads(self._storage.read(each)))
+                    self._delete_files(each, read_fold_list(self._storage, each))
                 self._storage.delete(each)
 
     def fold(self) -> tuple[int, int]:
@@ -96,7 +96,7 @@ class _Folding:
             last = block.rstrip(b"\n").rpartition(b"\n")[2]
         try:
             closing = json.loads(last)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return isinstance(closing, dict) and closing.get("kind") == CLOSED and closing.get("records") == count - 1
 
@@ -125,7 +125,7 @@ class _Folding:
         for part in parts:
             with self._storage.open(part) as lines:
                 while block := lines.read(_BLOCK_BYTES):
-                    yield block + lines.readline()
+                    yield block + lines.readline(_BLOCK_BYTES)
 
 
 def _is_ledger_file(name: str) -> bool:

@@ -6,9 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import load_json
+
+MAX_JSON_BYTES: Final = 16 << 20
+"""Largest file that a job reads as JSON."""
 
 
 def check_writable(path: str | os.PathLike[str], *, what: str) -> None:
@@ -37,6 +41,6 @@ def write_json(path: str | os.PathLike[str], value: Mapping[str, Any]) -> None:
 def read_json(path: str, *, what: str) -> Any:
     """Read a JSON file. :raises ConfigurationError: it cannot be read; the error calls the file ``what``."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return load_json(path, limit=MAX_JSON_BYTES, follow=True)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{what} {path!r} cannot be read as JSON: {error}") from None

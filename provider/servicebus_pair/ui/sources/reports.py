@@ -36,7 +36,7 @@ _VERDICTS: Final = ("proven", "lost", "not proven")
 
 def report_path(dag_id: str, run_id: str) -> tuple[str, str] | None:
     """Return the folders of a run below the root, or ``None`` for ids that cannot be names of folders."""
-    parts = dag_id, run_id.replace(":", "").replace("+", "_")
+    parts = dag_id, run_id.replace(":", "").replace("+", "_").replace("..", "_")
     return parts if all(_PART.fullmatch(part) and part.strip(".") for part in parts) else None
 
 

@@ -1,0 +1,59 @@
+"""Reads files that others may have written: regular files only, and no more of them than a limit.
+
+A pipe would wait for its writer, and a device never ends: whoever may write to a folder could stop those who read it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any, BinaryIO
+
+
+class IrregularFileError(OSError):
+    """It is a link, a folder, a pipe, a socket or a device, or larger than what it should be."""
+
+
+def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> BinaryIO:
+    """Open a file to read it.
+
+    :param follow: follow a link, as for a file that a person names; Kubernetes mounts secrets as links.
+    :raises IrregularFileError: it is none.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.ENXIO}:
+            raise
+        raise _irregular(path) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: str | os.PathLike[str], *, limit: int, follow: bool = False) -> bytes:
+    """Return the content of a file. :raises IrregularFileError: it is none, or has more than ``limit`` bytes."""
+    with open_regular(path, follow=follow) as file:
+        # Of a sparse file the size is larger than the disk; another one may grow meanwhile.
+        too_large = os.fstat(file.fileno()).st_size > limit
+        content = b"" if too_large else file.read(limit + 1)
+    if too_large or len(content) > limit:
+        raise IrregularFileError(errno.EFBIG, f"larger than {limit} bytes", os.fspath(path))
+    return content
+
+
+def load_json(path: str | os.PathLike[str], *, limit: int, follow: bool = False) -> Any:
+    """Return what a JSON file holds. :raises OSError: it cannot be read. :raises ValueError: it is not JSON."""
+    content = read_regular(path, limit=limit, follow=follow)
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _irregular(path: str | os.PathLike[str]) -> IrregularFileError:
+    return IrregularFileError(errno.EINVAL, "not a regular file", os.fspath(path))

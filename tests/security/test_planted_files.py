@@ -1,0 +1,291 @@
+"""Whoever may write to a folder of ledgers, spools or manifests stops no reader, and reaches no other file."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from servicebus_pair.core import Ledger
+from servicebus_pair.core.errors import ConfigurationError, SpoolError
+from servicebus_pair.core.events import MessageRef, MessagesAccepted, Route
+from servicebus_pair.core.ledger import count_ledger, folded_twice, open_files
+from servicebus_pair.core.model.interfaces import SystemClock
+from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool.claims import Claims
+from servicebus_pair.core.spool.drain import empty_spool
+from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.spool import Spool
+from servicebus_pair.spark.analysis.evidence import read_manifests
+from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, fold
+from servicebus_pair.spark.base.redaction import Redaction
+from servicebus_pair.spark.base.report_files import read_json
+
+Plant = Callable[[Path], object]
+
+RECORD: dict[str, Any] = {"v": 1, "kind": "syphoned", "id": "m", "entity": "q", "route": "primary", "bytes": 9}
+RECORD |= {"at": time.time(), "run": "r"}
+
+
+def holding(content: bytes | str) -> Plant:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda path: path.write_bytes(data)
+
+
+def endless(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def listening(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        before = Path.cwd()
+        os.chdir(path.parent)  # the address of a socket is short
+        server.bind(path.name)
+        os.chdir(before)
+
+
+NO_FILES: dict[str, Plant] = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "link": lambda path: path.symlink_to("/etc/passwd"),
+    "socket": listening,
+    "folder": Path.mkdir,
+}
+NESTED = holding("[" * 60_000)
+NO_RECORDS = NO_FILES | {
+    "nested": NESTED,
+    "long": holding(b"x" * (1 << 20)),
+    **{
+        f"{name} {str(value)[:9]}": holding(json.dumps({**RECORD, name: value}))
+        for name, value in [
+            *(("bytes", value) for value in (10**17, 10**400, -1)),
+            *(("at", value) for value in (10**400, 1e300, -1, float("nan"))),
+            *((name, "x" * 5000) for name in ("id", "run")),
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("plant", NO_RECORDS.values(), ids=NO_RECORDS)
+def test_what_is_planted_in_a_ledger_is_no_record(tmp_path: Path, plant: Plant):
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(MessagesAccepted("q", Route.PRIMARY, None, (MessageRef("m", 9),), time.time()))
+    planted = ledger.path.with_name("0.jsonl")
+    plant(planted)
+    now = datetime.now(UTC) + timedelta(seconds=9)
+
+    count = count_ledger(tmp_path, since=now - timedelta(days=1), until=now)
+
+    assert (count.records, count.operations.total) == (1, 1)
+    assert count.unreadable == (0 if planted.is_dir() else 1)
+    waited_for = list(open_files(tmp_path, now=time.time(), silence=60))
+    assert waited_for == ([planted] if planted.is_file() and not planted.is_symlink() else [])
+    assert fold(str(tmp_path), str(ledger.path.parent.relative_to(tmp_path))) == (1, 1)
+    assert os.path.lexists(planted)
+
+
+def parquet_of(**columns: Any) -> Plant:
+    """What a program that knows the records writes, in a few bytes for terabytes of text."""
+    record = {name: RECORD.get(name) for name in FOLDED_SCHEMA.columns} | columns
+    names = FOLDED_SCHEMA.table([]).schema.names
+    values = [each if isinstance(each, pa.Array) else pa.array([each] * ROWS) for each in map(record.get, names)]
+    return lambda path: parquet.write_table(pa.table(dict(zip(names, values, strict=True))), path, compression="zstd")
+
+
+ROWS = 20_000
+REPEATED = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["x" * (8 << 20)]))
+PARQUET = {
+    "repeated": parquet_of(id=REPEATED),
+    "nested": parquet_of(id=pa.array([["x"]] * ROWS)),
+    "other types": parquet_of(bytes="9", at=True, v=2.5),
+    "impossible": parquet_of(bytes=2**60),
+    "large": parquet_of(id=pa.array(["x" * (1 << 28)] + [""] * (ROWS - 1))),
+    "cut": holding(b"PAR1PAR1"),
+    "pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("plant", PARQUET.values(), ids=PARQUET)
+def test_parquet_that_compact_did_not_write_takes_little_memory(tmp_path: Path, plant: Plant):
+    plant(tmp_path / "a.parquet")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with suppress(ConfigurationError):
+        count = count_ledger(tmp_path, since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2100, 1, 1, tzinfo=UTC))
+        assert count.records == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        '["../../victim.jsonl"]',
+        '["../../../{name}.jsonl"]',
+        '["{root}/victim.jsonl"]',
+        '["victim"]',
+        "5",
+        "[[1]]",
+        "{}",
+        '["a\\u0000.jsonl"]',
+        "[" * 100_000,
+        *NO_FILES,
+    ],
+)
+def test_a_planted_list_of_folded_files_deletes_nothing(tmp_path: Path, listed: str):
+    folder = tmp_path / "day=1" / "run=r"
+    folder.mkdir(parents=True)
+    victims = [tmp_path.with_name(f"{tmp_path.name}.jsonl"), tmp_path / "victim.jsonl", folder / "victim"]
+    for each in victims:
+        each.write_text("precious")
+    (folder / "a.parquet").touch()
+    NO_FILES.get(listed, holding(listed.replace("{root}", str(tmp_path)).replace("{name}", tmp_path.name)))(
+        folder / "a.folded"
+    )
+
+    for read in (lambda: fold(str(tmp_path), "day=1/run=r"), lambda: folded_twice(tmp_path)):
+        if listed in NO_FILES:
+            assert not read() or read() == (0, 0)
+            continue
+        with pytest.raises(ConfigurationError, match="is not a list of ledger files, as compact writes them"):
+            read()
+    assert [each.read_text() for each in victims] == ["precious"] * 3
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "manifest": lambda path: read_manifests(path, run=None),
+    "manifests": lambda path: read_manifests(str(Path(path).parent), run=None),
+    "report": lambda path: read_json(path, what="report"),
+    "settings": lambda path: PairReference.parse(f"file:{path}").resolve(Redaction()),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket", "nested", "endless", "infinite"])
+def test_what_a_job_reads_is_a_file_of_limited_size(tmp_path: Path, kind: str, read: Callable[[str], Any]):
+    infinite = '{"version": 1, "run": "r", "entities": {}, "bytes": 1e999, "seconds": 1}'
+    plants = NO_FILES | {"nested": NESTED, "endless": endless, "infinite": holding(infinite)}
+    path = tmp_path / "planted.json"
+    plants[kind](path)
+
+    if kind == "infinite" and read is READERS["report"]:
+        assert read(str(path))["run"] == "r"
+    else:
+        with pytest.raises(ConfigurationError):
+            read(str(path))
+
+
+def test_settings_may_be_a_link_as_kubernetes_mounts_secrets(tmp_path: Path):
+    (tmp_path / "..data").write_text('{"primary_conn_id": "x"}')
+    (tmp_path / "pair.json").symlink_to(tmp_path / "..data")
+
+    with pytest.raises(ConfigurationError, match="primary_conn_id"):
+        PairReference.parse(f"file:{tmp_path / 'pair.json'}").resolve(Redaction())
+
+
+def spool_file(content: bytes = b"", **header: Any) -> Plant:
+    """A file with one record, in front of all others."""
+    about = {"format": "servicebus-pair spool 1", "entity": "flights", "created": 1.0, "messages": 1, **header}
+    record = struct.pack(">II", len(content), zlib.crc32(content)) + content
+    return lambda spool: holding(json.dumps(about).encode() + b"\n" + record)(
+        spool / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool"
+    )
+
+
+def claim(make: Plant) -> Plant:
+    def plant(spool: Path) -> None:
+        (spool / "claims").mkdir()
+        make(spool / "claims" / "flights")
+
+    return plant
+
+
+def name_that_is_a_pipe(spool: Path) -> None:
+    (spool / "name").unlink()
+    os.mkfifo(spool / "name")
+
+
+IN_A_SPOOL: dict[str, Plant] = {
+    "a claim that is nested": claim(NESTED),
+    "a claim of 400 digits": claim(holding(f'{{"owner": "x", "renewed": {10**400}}}')),
+    "a claim that is a pipe": claim(os.mkfifo),
+    "a time of 400 digits": spool_file(created=10**400),
+    "infinitely many messages": spool_file(messages=float("inf")),
+    "an entity of two lines": spool_file(entity="a\nERROR forged\x1b[2J"),
+    "a key of two lines": spool_file(key="a\nERROR forged\x1b[2J"),
+    "a record that is nested": spool_file(b"[" * 60_000),
+    "a name that is a pipe": name_that_is_a_pipe,
+}
+
+
+async def emptied(folder: Path, spool: Spool) -> tuple[list[str], dict[str, str]]:
+    delivered: list[str] = []
+
+    async def deliver(entity: str, messages: Sequence[AmqpMessage]) -> SendResult:
+        delivered.extend(f"{entity} {b''.join(each.body).decode()}" for each in messages)
+        return SendResult(primary=len(messages))
+
+    claims = Claims(FolderStorage(str(folder)), clock=SystemClock(), owner="test")
+    return delivered, dict((await empty_spool(spool, claims, deliver)).failures)
+
+
+def spool_in(folder: Path) -> Spool:
+    return Spool(FolderStorage(str(folder)), clock=SystemClock(), max_bytes=1 << 50)
+
+
+@pytest.mark.parametrize("plant", IN_A_SPOOL.values(), ids=IN_A_SPOOL)
+async def test_what_is_planted_in_a_spool_holds_up_no_message(tmp_path: Path, plant: Plant):
+    await spool_in(tmp_path).write("flights", [new_message(b"a")])
+    plant(tmp_path)
+
+    assert await emptied(tmp_path, spool_in(tmp_path)) == (["flights a"], {})
+    await spool_in(tmp_path).write("flights", [new_message(b"b")])
+
+
+async def test_a_file_that_no_spool_writes_is_not_read_into_memory(tmp_path: Path):
+    spool = spool_in(tmp_path)
+    for entity in ("flights", "gates"):
+        await spool.write(entity, [new_message(entity.encode())])
+    endless(tmp_path / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool")
+
+    delivered, failures = await emptied(tmp_path, spool)
+
+    assert (delivered, list(failures)) == (["gates gates"], ["flights"])
+    assert "larger than 536870912 bytes" in failures["flights"]
+
+
+@pytest.mark.parametrize("name", [f"{10**20 - 1}-aaaaaaaa-1", "9" * 200 + "-aaaaaaaa-1", f"{1:020d}-aaaaaaaa-{10**30}"])
+async def test_a_planted_name_changes_neither_order_nor_counts(tmp_path: Path, name: str):
+    spool = spool_in(tmp_path)
+    await spool.write("flights", [new_message(b"a")])
+    (tmp_path / "messages" / "flights" / f"{name}.spool").write_bytes(b"x")
+    await spool_in(tmp_path).write("flights", [new_message(b"b")])
+
+    assert [each.messages for each in await spool.batches()] == [1, 1]
+    assert await emptied(tmp_path, spool) == (["flights a", "flights b"], {})
+
+
+@pytest.mark.parametrize("folder", ["messages", "messages/flights"])
+async def test_nothing_is_accepted_into_a_folder_that_is_a_link(tmp_path: Path, folder: str):
+    (tmp_path / "spool" / folder).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "spool" / folder).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(SpoolError, match="is a link"):
+        await spool_in(tmp_path / "spool").write("flights", [new_message(b"a")])
+    assert not [each for each in (tmp_path / "elsewhere").rglob("*") if each.is_file()]
