@@ -107,6 +107,10 @@ class FakeQueue:
             self.messages.remove(message)
         return self.errors.get("dead_letter")
 
+    async def request(self, count: int, *, timeout: float) -> None:
+        assert timeout == 10.0
+        self._call("request", count)
+
     async def drain_credit(self, *, timeout: float) -> None:
         self._call("drain_credit", timeout)
 

@@ -87,7 +87,7 @@ class Drain:
         (0, ["receive", "peek", "detach"]),
         (7, ["receive", "complete", "peek", "detach"]),
         (8, ["receive", "complete", "receive", "peek", "detach"]),
-        (16, ["receive", "complete", "request", "receive", "peek", "detach"]),
+        (16, ["receive", "request", "complete", "request", "receive", "peek", "detach"]),
     ],
 )
 async def test_section_6_a_drain_peeks_once_little_is_received_and_ends_when_nothing_is_found(

@@ -180,7 +180,7 @@ async def test_section_6_at_most_four_batches_wait_and_the_others_are_left_to_th
 
 @pytest.mark.parametrize(
     ("count", "unlike", "requested"),
-    [(16, "", [100]), (15, "", []), (16, "limited", []), (16, "paused", []), (16, "waiting", [])],
+    [(16, "", [16, 100]), (15, "", []), (16, "limited", []), (16, "paused", []), (16, "waiting", [16])],
 )
 async def test_section_6_a_full_batch_is_completed_with_a_request_for_more_and_release_takes_it_back(
     count: int, unlike: str, requested: list[int]
@@ -201,9 +201,17 @@ async def test_section_6_a_full_batch_is_completed_with_a_request_for_more_and_r
     work.worker._locked.clear()
     work.queue.calls.clear()
     await work.worker.release()
-    assert work.queue.called("drain_credit") == [2.0] * len(requested)
+    assert work.queue.called("drain_credit") == [2.0] * bool(requested)
     await work.worker.release()
-    assert work.queue.called("drain_credit") == [2.0] * len(requested), "once"
+    assert work.queue.called("drain_credit") == [2.0] * bool(requested), "once"
+
+
+async def test_section_6_what_a_lost_link_has_received_is_not_sent_as_it_comes_again() -> None:
+    work = Work(16)
+    work.queue.errors["request"] = ServerBusyError("lost")
+    with pytest.raises(ServerBusyError, match="lost"):
+        await work.steps()
+    assert (work.flights.attempts, work.queue.called("abandon")) == ([], [[f"m{n}" for n in range(16)]])
 
 
 async def test_section_6_release_without_locked_messages_calls_nothing_and_a_failed_one_is_no_error() -> None:

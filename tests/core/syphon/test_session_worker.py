@@ -28,10 +28,6 @@ class FakeSession(FakeQueue):
         self._call("renew", timeout)
         self.locked_until = self.clock.now() + self.renewed_for
 
-    async def request(self, count: int, *, timeout: float) -> None:
-        assert timeout == 10.0
-        self._call("request", count)
-
 
 class Work:
     """A worker of a session for ``flights``."""

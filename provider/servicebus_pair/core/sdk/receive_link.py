@@ -89,6 +89,9 @@ class ReceiveLink(Link):
             return []
         return [ReceivedMessage(each) for each in received]
 
+    async def request(self, count: int, *, timeout: float) -> None:
+        """Ask for messages that the next receive returns: only links that relay can."""
+
     async def release(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> None:
         """Return messages to the queue without counting a delivery; on the public path one is counted.
 

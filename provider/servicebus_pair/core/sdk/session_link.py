@@ -74,9 +74,6 @@ class SessionLink(ReceiveLink):
         self._client.meter.count(Operation.RENEW)
         await self._call("renew the session lock on", renew, timeout=timeout)
 
-    async def request(self, count: int, *, timeout: float) -> None:
-        """Ask for messages that the next receive returns: only links that relay can."""
-
     async def _accept(self, receiver: ServiceBusReceiver) -> str:
         await receiver.__aenter__()
         self._remember_lock(receiver)

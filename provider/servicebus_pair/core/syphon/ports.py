@@ -36,6 +36,12 @@ class Source(Protocol):
         Ends within half a second once the source is paused, and receives nothing then.
         """
 
+    async def request(self, count: int, *, timeout: float) -> None:
+        """Ask for ``count`` messages, which the next receive returns, where that is possible.
+
+        If there is none after all, :meth:`drain_credit` takes that back.
+        """
+
     async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[ReceivedMessage]:
         """Return up to ``max_messages`` messages from a sequence number on, without locking them."""
 
@@ -44,8 +50,7 @@ class Source(Protocol):
     ) -> list[ServiceError | None]:
         """Complete messages; return for each its error or ``None``.
 
-        :param request: the next receive is for so many messages, which may be asked for at once. If there is none
-            after all, :meth:`drain_credit` takes that back.
+        :param request: the next receive is for so many messages: see :meth:`request`.
         """
 
     async def abandon(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
@@ -79,9 +84,6 @@ class SessionSource(Source, Protocol):
 
     async def renew(self, *, timeout: float) -> None:
         """Renew the lock of the session."""
-
-    async def request(self, count: int, *, timeout: float) -> None:
-        """Ask for ``count`` messages, which the next receive returns, where that is possible."""
 
 
 class OutgoingBatch(Protocol):

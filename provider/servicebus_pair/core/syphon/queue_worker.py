@@ -115,6 +115,8 @@ class QueueWorker:
             if self._context.ordered:
                 batch = await self._keep_session_order(batch)
         async with self._sending:
+            if batch and not due:
+                await self._request_next(batch)
             started = self._context.clock.now()
             try:
                 deliveries = (self._deliver(entity, entries, due=due) for entity, entries in batch.items())
@@ -306,14 +308,31 @@ class QueueWorker:
             finally:
                 backoff.release(entity, started=started)
 
+    async def _request_next(self, batch: dict[str, list[BacklogEntry]]) -> None:
+        """Ask for the next batch, which arrives while this one is stored. :raises ServiceError: the link is lost."""
+        if not (request := self._next_request()):
+            return
+        self._requested = request
+        try:
+            await self._source.request(request, timeout=CALL_TIMEOUT)
+        except ServiceError:
+            # They come again: what is sent now would be sent twice.
+            await self._abandon([entry.received for entries in batch.values() for entry in entries])
+            raise
+
+    def _next_request(self) -> int:
+        """Return how many messages the next step receives, if that is known."""
+        known = self._received_full_batch and not self.waiting_for_destination
+        return self._context.request_ahead(self._batch_size) if known else 0
+
     async def _complete(self) -> None:
         """Complete the messages that the primary confirmed, and ask for more if the next step receives some."""
         confirmed, self._sender.confirmed = self._sender.confirmed, []
         for entry in confirmed:
             self._locked.pop(id(entry.received), None)
-        if confirmed and self._received_full_batch and not self.waiting_for_destination:
-            self._requested = self._context.request_ahead(self._batch_size)
-        await self._settlement.complete([entry.received for entry in confirmed], request=self._requested)
+        request = self._next_request() if confirmed else 0
+        self._requested = request or self._requested
+        await self._settlement.complete([entry.received for entry in confirmed], request=request)
 
     def _is_waited_for(self, entity: str) -> bool:
         return any(name.casefold() == entity.casefold() for name in self.waiting_for_destination)

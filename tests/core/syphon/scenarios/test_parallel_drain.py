@@ -47,7 +47,7 @@ async def test_section_6_batches_without_sessions_to_one_destination_are_sent_in
 async def test_section_6_a_batch_takes_two_round_trips_and_queues_share_them(
     queues: int, count: int, round_trips: int, delay: float, sdk_path: str
 ) -> None:
-    """Sending a batch is one; the next one arrives while the completions are confirmed.
+    """Sending a batch is one, in which the next one arrives; confirming the completions is the other.
 
     A round trip may take longer than the silence of 0.1 s after which what has arrived is sent. The second link to a
     queue alone takes none away that the first one would wait for.

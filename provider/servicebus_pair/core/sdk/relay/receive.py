@@ -70,6 +70,10 @@ class RelayReceiveLink(ReceiveLink):
             for number, encoded in received
         ]
 
+    async def request(self, count: int, *, timeout: float) -> None:
+        """Ask for ``count`` messages, which arrive until the next receive. :raises ServiceError: classified."""
+        await self._call_raw("ask for messages of", lambda raw: raw.request(count), timeout=timeout)
+
     async def drain_credit(self, *, timeout: float) -> None:
         """Stop deliveries until the next receive; messages in transit are released without counting a delivery."""
         if self._handler is not None and self._handler is self._raw_handler:
@@ -139,7 +143,3 @@ class RelayReceiveLink(ReceiveLink):
 
 class RelaySessionLink(SessionLink, RelayReceiveLink):
     """A receiver of one session; the messages that it returns are :class:`RelayDelivery`."""
-
-    async def request(self, count: int, *, timeout: float) -> None:
-        """Ask for ``count`` messages, which arrive until the next receive. :raises ServiceError: classified."""
-        await self._call_raw("ask for messages of", lambda raw: raw.request(count), timeout=timeout)
