@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
+from contextlib import suppress
 from typing import Final, Protocol
 
 from servicebus_emulator.faults import FaultError, FaultKind
@@ -35,7 +36,8 @@ def lose_packets(sock: SocketLike, *, lost: bool) -> None:
     :raises OSError: when the system has no socket filters.
     """
     if not lost:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0))
+        with suppress(FileNotFoundError):  # no filter is attached: the socket was bound anew meanwhile
+            sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0))
         return
     program = ctypes.create_string_buffer(_RETURN_ZERO)
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program)))

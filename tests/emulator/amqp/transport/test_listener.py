@@ -21,8 +21,10 @@ from tests.emulator.support.hostile_bytes import SASL_HEADER
 from tests.emulator.support.sdk_client import client_options
 
 
-async def test_a_refusing_listener_keeps_its_port(hosted: HostedNamespace):
-    hosted.set_fault(Fault(kind=FaultKind.REFUSE))
+@pytest.mark.parametrize("kinds", [[FaultKind.REFUSE], [FaultKind.DROP, FaultKind.REFUSE]])
+async def test_a_refusing_listener_keeps_its_port(hosted: HostedNamespace, kinds: list[FaultKind]):
+    for kind in kinds:
+        hosted.set_fault(Fault(kind=kind))
     connection, options = client_options(hosted)["TLS"]
     async with ServiceBusClient.from_connection_string(connection, retry_total=0, **options) as client:
         sender = client.get_queue_sender("flights")
