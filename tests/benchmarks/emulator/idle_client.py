@@ -22,16 +22,16 @@ async def connect(host: str, port: int, *, number: int) -> asyncio.StreamWriter:
     :raises ConnectionError: the service closed it before the link was attached.
     """
     reader, writer = await asyncio.open_connection(host, port)
-    target = _described(_TARGET, encode_string("$cbs"))
+    target = described(_TARGET, encode_string("$cbs"))
     writer.write(
         _SASL_PROTOCOL
-        + _frame(_SASL_FRAME, _described(_SASL_INIT, encode_symbol("ANONYMOUS")))
+        + frame(_SASL_FRAME, described(_SASL_INIT, encode_symbol("ANONYMOUS")))
         + _PROTOCOL
-        + _frame(_AMQP_FRAME, _described(_OPEN, encode_string(f"client-{number}"), encode_string(host)))
-        + _frame(_AMQP_FRAME, _described(_BEGIN, NULL, encode_uint(0), encode_uint(_WINDOW), encode_uint(_WINDOW)))
-        + _frame(
+        + frame(_AMQP_FRAME, described(_OPEN, encode_string(f"client-{number}"), encode_string(host)))
+        + frame(_AMQP_FRAME, described(_BEGIN, NULL, encode_uint(0), encode_uint(_WINDOW), encode_uint(_WINDOW)))
+        + frame(
             _AMQP_FRAME,
-            _described(_ATTACH, encode_string("cbs"), encode_uint(0), _SENDER, NULL, NULL, _described(_SOURCE), target),
+            described(_ATTACH, encode_string("cbs"), encode_uint(0), _SENDER, NULL, NULL, described(_SOURCE), target),
         )
     )
     received = b""
@@ -43,9 +43,9 @@ async def connect(host: str, port: int, *, number: int) -> asyncio.StreamWriter:
     return writer
 
 
-def _described(code: int, *fields: bytes) -> bytes:
+def described(code: int, *fields: bytes) -> bytes:
     return bytes((0x00, 0x53, code)) + encode_compound(0xC0, body=b"".join(fields), count=len(fields))
 
 
-def _frame(kind: int, body: bytes) -> bytes:
+def frame(kind: int, body: bytes) -> bytes:
     return (len(body) + 8).to_bytes(4, "big") + bytes((2, kind, 0, 0)) + body

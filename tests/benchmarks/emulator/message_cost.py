@@ -14,6 +14,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from tests.benchmarks.emulator.bare_asyncio import bare_round_trip_cost
 from tests.benchmarks.emulator.bare_proton import bare_receive_cost
 from tests.benchmarks.emulator.measured_process import QUEUES, MeasuredProcess, serve
+from tests.benchmarks.emulator.warm_caches import warm_cost
 from tests.benchmarks.measure import Measure
 
 _BODY: Final = b"x" * 200
@@ -50,6 +51,7 @@ async def measures() -> list[Measure]:
         Measure(name="delivered with prefetch, receive-and-delete", value=deleted, unit=_UNIT, at_most=8),
         Measure(name="delivered with prefetch, peek-lock", value=locked, unit=_UNIT, at_most=8),
         Measure(name="received and completed one by one", value=settled, unit=_UNIT, at_most=60),
+        Measure(name="the same with warm caches, in one process", value=warm_cost() * _MICROSECONDS, unit=_UNIT),
         Measure(name="two round trips with bare asyncio", value=two_round_trips, unit=_UNIT),
         Measure(name="received and completed / bare asyncio", value=settled / two_round_trips, unit="times"),
         Measure(name="completed one by one, with prefetch", value=prefetched, unit=_UNIT),
