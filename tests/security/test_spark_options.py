@@ -36,3 +36,10 @@ def test_a_connection_string_as_an_option_is_refused_with_where_it_belongs(name:
     for parse in PARSERS.values():
         text = outcome(lambda parse=parse: parse({**GIVEN, name: CANARIES["connection string"]}))  # type: ignore[misc]
         assert f"option {name} holds a connection string" in text or f"option {name} is not for" in text
+
+
+@pytest.mark.parametrize("option", ["health", "startingOffsets", "endingOffsets"])
+def test_an_option_that_is_nested_too_deeply_is_refused_as_any_other(option: str):
+    for parse in PARSERS.values():
+        text = outcome(lambda parse=parse: parse({**GIVEN, option: "[" * 100_000}))  # type: ignore[misc]
+        assert text.startswith("ConfigurationError")

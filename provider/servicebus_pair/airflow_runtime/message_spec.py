@@ -189,10 +189,10 @@ def _time_to_live(value: object, where: str) -> timedelta:
 
 
 def _timedelta(value: object) -> timedelta | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return timedelta(seconds=value)
+        return timedelta(seconds=value) if math.isfinite(value) else None
     except OverflowError:
         return None
 

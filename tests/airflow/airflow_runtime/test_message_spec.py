@@ -71,6 +71,7 @@ def test_generated_ids_depend_on_seed_and_position_only():
         ([{"subject": "s"}], r"messages\[0\]: body is NoneType: it must be a text"),
         ([{"body": "b", "session_id": ""}], r"messages\[0\]: session_id is '': it must be a text of at least one"),
         ([{"body": "b", "time_to_live": 0.5}], r"messages\[0\]: time_to_live is 0.5: it must be .* from 1 to 4294967"),
+        ([{"body": "b", "time_to_live": 10**400}], "time_to_live is 1000.*: it must be a number of seconds from 1"),
         ([{"body": "b", "time_to_live": 5e9}], "time_to_live is 5000000000.0: it must be a number of seconds from 1"),
         ([{"body": "b", "subject": "\ud800"}], "subject has an unpaired surrogate at position 0"),
         ([{"body": "b", "application_properties": {"x": "a\udfff"}}], "'x' has an unpaired surrogate at position 1"),

@@ -176,3 +176,12 @@ def test_what_a_run_received_lies_in_a_folder_of_its_own(tmp_path: Path, run_id:
 
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == [victim, folder / "receive.jsonl"]
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["pipe.jsonl", "messages.zip", "/dev/zero"])
+def test_a_path_that_is_no_file_of_messages_is_refused_at_once(tmp_path: Path, name: str):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "messages.zip").write_bytes(b"none")
+
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        list(JsonLinesFile(str(tmp_path / name)).lines())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, cast
 from urllib.parse import unquote
+from zipfile import BadZipFile
 
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.errors import ConfigurationError
@@ -77,7 +78,7 @@ class JsonLinesFile:
             file = _open(self.path, self.conn_id)
         except ConfigurationError:
             raise
-        except (OSError, ValueError, ImportError) as error:
+        except (OSError, ValueError, ImportError, BadZipFile) as error:
             raise ConfigurationError(f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}") from error
         with file:
             try:
@@ -167,6 +168,10 @@ def _open(path: str, conn_id: str | None) -> BinaryIO:
     root, confined = _files_root(), confined_path(path)
     location: Any = ObjectStoragePath(confined, conn_id=conn_id)
     if not root or "://" in root:
+        if location.protocol in {"", "file"}:
+            local = Path(location.path)
+            if local.exists() and not (local.is_file() or local.is_dir()):
+                raise FileNotFoundError(f"there is no file {local}")  # a pipe would wait for its writer
         return cast("BinaryIO", location.open("rb", compression="infer"))
     if not Path(confined).is_file():
         raise FileNotFoundError(f"there is no file {confined}")

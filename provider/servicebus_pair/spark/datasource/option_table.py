@@ -86,14 +86,21 @@ def _sub_queues(name: str, text: str) -> tuple[str, ...]:
     return tuple(choice(*SUB_QUEUES)(name, part) for part in _list(name, text))
 
 
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError from None
+
+
 def _health(_name: str, text: str) -> dict[str, EntityHealth]:
-    return {entity: EntityHealth.from_json(value) for entity, value in json.loads(text).items()}
+    return {entity: EntityHealth.from_json(value) for entity, value in _load(text).items()}
 
 
 def _offsets(_name: str, text: str) -> str | dict[str, int]:
     if text in {EARLIEST, LATEST}:
         return text
-    offsets = json.loads(text)
+    offsets = _load(text)
     if not all(type(number) is int and number >= 1 for number in offsets.values()):
         raise ValueError
     return dict(offsets)

@@ -132,8 +132,8 @@ def _pairs(properties: Any) -> Iterable[tuple[str, Any]]:
 def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidMessageError(f"column applicationProperties is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessageError(f"column applicationProperties is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise InvalidMessageError("column applicationProperties is not a JSON object")
     return value
