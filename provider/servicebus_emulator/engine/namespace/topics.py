@@ -121,13 +121,16 @@ class SubscriptionEntity(ReceivableEntity):
 
     def _set_rules(self, rules: tuple[RuleDescription, ...]) -> None:
         self.description = replace(self.description, rules=rules)
-        self._rules = self._compile_rules()
+        self._rules = self._compile_rules(earlier=self._rules)
         self.updated = self._context.clock.now()
         self.touch()
         self._context.journal.save_entity(self.record(self.description))
 
-    def _compile_rules(self) -> RuleSet:
-        return RuleSet(self.description.rules, new_uuid=lambda: UUID(bytes=self._context.random_bytes(16), version=4))
+    def _compile_rules(self, *, earlier: RuleSet | None = None) -> RuleSet:
+        def new_uuid() -> UUID:
+            return UUID(bytes=self._context.random_bytes(16), version=4)
+
+        return RuleSet(self.description.rules, new_uuid=new_uuid, earlier=earlier)
 
 
 class TopicEntity(Entity):

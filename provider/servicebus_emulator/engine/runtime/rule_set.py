@@ -98,7 +98,7 @@ class PublishedMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    name: str
+    description: RuleDescription
     matches: _Predicate
     action: tuple[Statement, ...]
 
@@ -108,15 +108,23 @@ class RuleSet:
 
     :param rules: a rule that cannot be parsed (older versions may have stored one) fails for every message.
     :param new_uuid: returns a new UUID, for ``newid()``.
+    :param earlier: what these rules were before a change, so that only those that are new are compiled.
     :ivar passes_all: whether the subscription receives every message unchanged.
+    :ivar compiled: the rules that can match, unless all messages pass.
     """
 
-    def __init__(self, rules: tuple[RuleDescription, ...], *, new_uuid: Callable[[], UUID]) -> None:
+    def __init__(
+        self, rules: tuple[RuleDescription, ...], *, new_uuid: Callable[[], UUID], earlier: RuleSet | None = None
+    ) -> None:
         self._evaluator = Evaluator(new_uuid=new_uuid)
         has_actions = any(rule.action is not None for rule in rules)
         self.passes_all: Final = not has_actions and any(rule.matches_all for rule in rules)
         relevant = () if self.passes_all else (rule for rule in rules if rule.filter != FALSE_FILTER)
-        self._rules = tuple(self._compile(rule) for rule in relevant)
+        # By identity: in equal rules a value may still be of another type, such as 1 and true.
+        compiled = {} if earlier is None else {id(each.description): each for each in earlier.compiled}
+        self.compiled: Final[tuple[_Rule, ...]] = tuple(
+            compiled.get(id(rule)) or self._compile(rule) for rule in relevant
+        )
 
     def select(self, message: PublishedMessage) -> list[Content]:
         """Return what the subscription receives of a message: nothing, the message, changed copies, or both.
@@ -127,7 +135,7 @@ class RuleSet:
             return [message.content]
         unchanged: list[Content] = []
         changed: list[Content] = []
-        for rule in self._rules:
+        for rule in self.compiled:
             try:
                 if not rule.matches(message.properties):
                     continue
@@ -136,24 +144,26 @@ class RuleSet:
                 else:
                     changed.append(self._apply_action(rule, message))
             except SqlEvaluationError as error:
-                raise SqlEvaluationError(f"rule {rule.name!r}: {error}") from error
+                raise SqlEvaluationError(f"rule {rule.description.name!r}: {error}") from error
         return unchanged + changed
 
     def _apply_action(self, rule: _Rule, message: PublishedMessage) -> Content:
-        properties = message.properties.with_user(RULE_NAME, rule.name)
+        properties = message.properties.with_user(RULE_NAME, rule.description.name)
         return message.with_properties(self._evaluator.apply(rule.action, properties))
 
     def _compile(self, rule: RuleDescription) -> _Rule:
         try:
-            return _Rule(rule.name, self._predicate(rule), _statements(rule))
+            return _Rule(rule, self._predicate(rule), _statements(rule))
         except SqlSyntaxError as error:
-            return _Rule(rule.name, partial(_fail, f"the rule cannot be parsed: {error}"), ())
+            return _Rule(rule, partial(_fail, f"the rule cannot be parsed: {error}"), ())
 
     def _predicate(self, rule: RuleDescription) -> _Predicate:
         if isinstance(rule.filter, CorrelationFilter):
             return partial(_matches_correlation, _system_values(rule.filter), _values(rule.filter.properties))
         predicate = parse_filter(rule.filter.expression, parameters=_values(rule.filter.parameters))
-        return lambda properties: self._evaluator.evaluate(predicate, properties) is True
+        # Without this set, which a later one would keep with the rule.
+        evaluate = self._evaluator.evaluate
+        return lambda properties: evaluate(predicate, properties) is True
 
 
 def check_rule(rule: RuleDescription) -> None:
