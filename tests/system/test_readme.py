@@ -148,9 +148,9 @@ def test_quick_start_survives_an_outage_recovers_by_itself_and_adds_a_pair(
     pairs = tmp_path / "airflow" / "dags" / "pairs.py"
     pairs.write_text(FIRST_PAIR)
     processes.start("airflow", terminal.command(start_airflow), env=terminal.environment(), cwd=tmp_path)
-    processes.wait_for_line("airflow", "Airflow is ready", after=0, seconds=120)
+    processes.wait_for_line("airflow", "Airflow is ready", after=0, seconds=300)
     assert "sent=2 of=2 primary=0 diverted=2" in terminal.run(outage)
-    end = time.monotonic() + 180
+    end = time.monotonic() + 300
     while not re.search(r"asset_triggered.*success", terminal.run(outage.splitlines()[-1])):
         assert time.monotonic() < end
     terminal.run(connect)
