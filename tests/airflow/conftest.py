@@ -91,13 +91,17 @@ class CurrentStdout(io.StringIO):
 def _answer_one_request_at_a_time() -> None:
     """Keep two threads of a task that ``dag.test`` runs from losing its connection to the supervisor.
 
-    It is taken away while a request is answered, and stays away if another request begins meanwhile.
+    It is taken away while a request is answered, and stays away if another request begins meanwhile. Where the next
+    task began meanwhile, the thread that answers finds the connection of that one and asks there (Airflow 3.1, for a
+    Variable): it must not wait for the request that waits for it.
     """
     from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 
     send, answering = InProcessSupervisorComms.send, threading.RLock()
 
     def send_alone(comms: InProcessSupervisorComms, msg: Any) -> Any:
+        if threading.current_thread().name == "AnyIO worker thread":
+            return send(comms, msg)
         with answering:
             return send(comms, msg)
 
