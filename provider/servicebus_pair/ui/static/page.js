@@ -71,6 +71,10 @@ function selectedPair(pairs) {
   return pairs.find((pair) => pair.conn_id === wanted) ?? pairs[0];
 }
 
+function namespacesDown(pair) {
+  return [pair.primary, pair.secondary].filter((namespace) => namespace.reachable === false).length;
+}
+
 // One line for each pair, the worst first.
 function overview(pairs, selected) {
   return pairs.map((pair) => {
@@ -86,7 +90,7 @@ function overview(pairs, selected) {
 function renderPage() {
   const now = Date.now() / 1000 + clockOffset;
   const { snapshot, may_act: mayAct } = latest;
-  const pairs = [...snapshot.pairs].sort((a, b) => SEVERITY[verdict(a)[0]] - SEVERITY[verdict(b)[0]]);
+  const pairs = [...snapshot.pairs].sort((a, b) => SEVERITY[verdict(a)[0]] - SEVERITY[verdict(b)[0]] || namespacesDown(b) - namespacesDown(a));
   recordTotals(pairs, snapshot.at);
   const several = pairs.length > 1;
   const selected = pairs.length > MAX_PAIRS_AT_ONCE ? selectedPair(pairs) : null;
