@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -113,17 +114,19 @@ def test_an_outage_in_the_middle_of_receiving_loses_nothing(
     keep, while_down = ReceivedMessages.keep, [0]
 
     def end_outage() -> None:
+        while not pings:  # however long the next task takes to begin
+            time.sleep(0.05)
+        time.sleep(DOWN_SECONDS)
         while_down.append(len(pings))
         pair.primary.start()
 
-    outage = threading.Timer(DOWN_SECONDS, end_outage)
+    outage = threading.Thread(target=end_outage, daemon=True)
 
     async def die_once(store: ReceivedMessages, fields: Any) -> Any:
         kept = await keep(store, fields)
-        if not outage.is_alive():
-            monkeypatch.setattr(ReceivedMessages, "keep", keep)
-            await asyncio.to_thread(pair.primary.kill)
-            outage.start()
+        monkeypatch.setattr(ReceivedMessages, "keep", keep)
+        await asyncio.to_thread(pair.primary.kill)
+        outage.start()
         return kept
 
     received = Counter[str]()
