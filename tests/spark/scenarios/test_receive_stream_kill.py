@@ -80,9 +80,10 @@ def kill_workers(pid: int) -> bool:
     """Kill the Python workers of a Spark, so that its tasks fail; return whether there were any."""
     with suppress(psutil.Error):
         for process in psutil.Process(pid).children(recursive=True):
-            if "pyspark.daemon" in process.cmdline():
-                process.kill()
-                return True
+            with suppress(psutil.Error):  # others have ended meanwhile
+                if "pyspark.daemon" in process.cmdline():
+                    process.kill()
+                    return True
     return False
 
 
