@@ -57,6 +57,17 @@ def test_spark_and_core_read_the_same_records(spark: SparkSession, tmp_path: Pat
     assert (figures.records, figures.torn) == (len(ids), by_core.count(None))
 
 
+def test_a_line_that_no_writer_has_is_passed_over(spark: SparkSession, tmp_path: Path):
+    """Spark would hold it in memory."""
+    lines = [json.dumps(WHOLE | {"id": name}) for name in ("a", "long", "z")]
+    write(tmp_path / "a.jsonl", lines[0], lines[1] + " " * 70_000, lines[2])
+
+    by_spark = read_ledger(spark, str(tmp_path)).where("kind is not null").select("id").collect()
+
+    assert [row["id"] for row in by_spark] == ["a", "z"]
+    assert [each.message_id for each in read_records(tmp_path) if each is not None] == ["a", "z"]
+
+
 def test_records_of_a_run_are_read_without_those_of_others(spark: SparkSession, tmp_path: Path):
     for number, run in enumerate(("monday", "tuesday: again", "monday")):
         with Ledger(tmp_path, run=run) as ledger:
