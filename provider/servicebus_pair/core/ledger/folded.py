@@ -1,4 +1,4 @@
-"""Ledger files that ``compact`` has folded into a Parquet file, and those that are in it and still beside it.
+"""The Parquet files into which ``compact`` folds ledger files, and the folded files that still lie beside them.
 
 While a list ``NAME.folded`` lies beside ``NAME.parquet``, the files in it may still be there, and readers pass over
 them: the list is written before the Parquet file gets its name, and deleted after the files.

@@ -204,7 +204,7 @@ class SessionWorker:
         async with self._context.destination(entity) as destination:
             await self.keep_lock(for_seconds=self._attempt_seconds(entity))
             if len(batch) == len(self.waiting) and (request := self._request()):
-                # They arrive while this batch is stored: nobody else may have messages of the session.
+                # They arrive while this batch is stored; the lock of the session keeps other receivers away.
                 await self._source.request(request, timeout=CALL_TIMEOUT)
             started = self._context.clock.now()
             if not backoff.try_acquire(entity, now=started):
