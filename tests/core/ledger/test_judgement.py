@@ -60,3 +60,10 @@ def test_judging_no_message_proves_nothing():
         Judgement.NOT_PROVEN,
         ("the ledger records no message that was sent to these entities",),
     )
+
+
+def test_what_waits_in_a_spool_is_named_once():
+    there = "3 messages are in spool there, which cannot be seen from here: empty it where it is"
+    for spooled, here in ((3, ()), (5, ("2 messages are in the spool: empty it first",))):
+        totals = replace(FINE, spooled=spooled)
+        assert judge(totals, Evidence(unseen_spools={"there": 3})) == (Judgement.NOT_PROVEN, (there, *here))

@@ -28,6 +28,7 @@ def test_merge_keeps_newest_health(order: tuple[EntityHealth, ...]):
 def test_merge_counts_per_entity_and_in_total():
     manifest = merged(("flights", EntityManifest(5, 0, NOTHING)), ("delays", EntityManifest(1, 2, DOWN)))
     assert (list(manifest.entities), manifest.primary, manifest.diverted) == (["delays", "flights"], 6, 2)
+    assert PublishManifest.merge([], run="r", size_bytes=0, seconds=1.23456).seconds == 1.235
 
 
 def test_sum_adds_counts_per_second_and_keeps_first_divert():

@@ -38,5 +38,10 @@ def test_runs_with_odd_names_have_folders_of_their_own() -> None:
 @pytest.mark.parametrize("run", ODD)
 def test_folder_names_are_safe(run: str) -> None:
     name = run_folder(run)
-    assert len(name) <= 100
     assert not set(name) & set('/\\*?[]{},:%" ')
+
+
+def test_folder_names_are_short() -> None:
+    assert run_folder("a" * 80) == f"run={'a' * 80}"
+    name, _, digest = run_folder("a" * 81).partition(".")
+    assert (name, len(digest)) == (f"run={'a' * 80}", 12)

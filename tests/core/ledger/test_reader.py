@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from servicebus_pair.core.ledger import reader
 from servicebus_pair.core.ledger.reader import Record, read_records
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -66,6 +70,63 @@ def test_line_without_a_required_field_is_unreadable(tmp_path: Path, name: str) 
 def test_truncated_or_foreign_line_is_unreadable_and_others_are_read(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "a.jsonl").write_text(line_of(WHOLE) + wrong.strip() + "\n\n" + line_of(WHOLE))
     assert [each is None for each in read_records(tmp_path)] == [False, True, False]
+
+
+LATEST, LARGEST, LONGEST = 253_402_300_799, 9_007_199_254_740_992, 4096
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "readable"),
+    [
+        *(("v", value, readable) for value, readable in ((0, True), (-1, False), (True, False), (1.0, False))),
+        *(("bytes", value, value >= 0) for value in (0, -1)),
+        *(("bytes", LARGEST + more, more == 0) for more in (0, 1)),
+        *(("at", value, value >= 0) for value in (0, -0.5, float("nan"))),
+        *(("at", LATEST + more, more == 0) for more in (0, 0.5)),
+        *(
+            (name, text, len(text.encode()) <= LONGEST)
+            for name in ("id", "entity", "queue", "run", "digest", "spool")
+            for text in ("é" * (LONGEST // 2), "é" * (LONGEST // 2) + "x")
+        ),
+    ],
+)
+def test_a_value_is_read_up_to_its_limit(tmp_path: Path, name: str, value: Any, readable: bool) -> None:
+    (tmp_path / "a.jsonl").write_text(line_of({**WHOLE, name: value}))
+    assert [each is not None for each in read_records(tmp_path)] == [readable]
+
+
+@pytest.mark.parametrize(
+    ("size", "readable"), [(65_535, True), (65_536, True), (65_537, False), (131_073, False), (200_000, False)]
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_line_is_read_up_to_its_limit_and_counts_once(tmp_path: Path, size: int, readable: bool, last: bool) -> None:
+    line = json.dumps(WHOLE)
+    lines = f"{line}\n{line}{' ' * (size - len(line) - 1)}\n" + ("" if last else line)
+    (tmp_path / "a.jsonl").write_text(lines)
+    assert [each is not None for each in read_records(tmp_path)] == [True, readable, True][: 2 if last else 3]
+
+
+@pytest.mark.parametrize(("more", "readable"), [("", True), ("x", False)])
+def test_a_text_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, more: str, readable: bool) -> None:
+    rows = [{**WHOLE, "queue": None, "id": text, "other": [1]} for text in ("m", "x" * LONGEST + more)]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert [each is not None for each in read_records(tmp_path)] == [readable] * 2
+
+
+def test_a_part_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet.write_table(pa.Table.from_pylist([WHOLE, WHOLE]), tmp_path / "a.parquet", row_group_size=1)
+    size = parquet.read_metadata(tmp_path / "a.parquet").row_group(1).total_byte_size
+    monkeypatch.setattr(reader, "_MAX_GROUP_BYTES", size)
+    assert None not in list(read_records(tmp_path))
+    monkeypatch.setattr(reader, "_MAX_GROUP_BYTES", size - 1)
+    with pytest.raises(ConfigurationError, match="larger part than compact writes"):
+        list(read_records(tmp_path))
+
+
+def test_a_damaged_folded_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1PAR1")
+    with pytest.raises(ConfigurationError, match=r"a\.parquet is damaged"):
+        list(read_records(tmp_path))
 
 
 def test_newer_version_is_rejected(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,16 +58,36 @@ def test_section_9_a_move_is_in_the_store_at_once_and_sends_when_they_are_flushe
     found = stored(location)
     assert list(found.values()) == [["a", "b"], ["c"], ["d"], ["e", 5]]
     assert {name.split("/")[1] for name in found} == {"run=monday"}
+    assert [name[-15:] for name in found] == [f"-{number:08d}.jsonl" for number in range(4)]
     assert {writer_name(name.rpartition("/")[2]) for name in found} == {ledger.name}
     with pytest.raises(ValueError, match="closed"):
         ledger.observe(sent("f"))
 
 
 def test_section_9_sends_become_a_segment_every_few_seconds(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_FLUSH_SECONDS", 0.0)
+    now = 100.0
+    monkeypatch.setattr(segments, "time", SimpleNamespace(time=time.time, monotonic=lambda: now))
     with open_ledger(location, run="monday") as ledger:
-        ledger.observe(sent("a"))
-        assert list(stored(location).values()) == [["a"]]
+        for now, expected in (
+            (100.0, []),
+            (109.9, []),
+            (110.0, [["a0", "a1", "a2"]]),
+            (119.9, [["a0", "a1", "a2"]]),
+            (121.0, [["a0", "a1", "a2"], ["a3", "a4"]]),
+        ):
+            ledger.observe(sent(f"a{ledger.records}"))
+            assert list(stored(location).values()) == expected
+
+
+def test_files_of_a_store_in_a_folder_may_be_read_as_the_mask_of_the_process_allows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        check_ledger(tmp_path.as_uri())
+        with open_ledger(tmp_path.as_uri(), run="r") as ledger:
+            ledger.observe(moved("a"))
+    finally:
+        os.umask(before)
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.rglob("*.jsonl")} == {0o666}
 
 
 def test_a_store_that_takes_nothing_fails_the_move_and_loses_no_record(

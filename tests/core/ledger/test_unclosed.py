@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pytest
 
 from servicebus_pair.core.ledger.unclosed import open_files
 from servicebus_pair.core.ledger.writer import Ledger
@@ -24,3 +28,25 @@ def test_a_file_is_open_until_its_writer_closes_it_or_falls_silent(tmp_path: Pat
         assert found() == [running.path]
         assert found(later=61) == [], "its process was killed"
     assert found() == []
+
+
+@pytest.mark.parametrize("now", [datetime(2026, 11, 22, tzinfo=UTC), datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC)])
+def test_files_of_the_last_days_are_looked_at_until_they_were_silent_for_so_long(tmp_path: Path, now: datetime) -> None:
+    expected = []
+    for age in range(-2, 6):
+        folder = tmp_path / f"day={now - timedelta(days=age):%Y-%m-%d}" / "run=r"
+        folder.mkdir(parents=True)
+        for silence in (59, 60):
+            path = folder / f"{silence}.jsonl"
+            path.touch()
+            os.utime(path, (now.timestamp() - silence,) * 2)
+            if -1 <= age <= 3 and silence < 60:
+                expected.append(path)
+    assert sorted(open_files(tmp_path, now=now.timestamp(), silence=60.0)) == sorted(expected)
+
+
+def test_the_last_line_of_a_long_file_closes_it(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(MessagesSyphoned("flights", "q", (MessageRef("m" * 99, 1),) * 99, time.time()))
+        assert list(open_files(tmp_path, now=time.time(), silence=60.0)) == [ledger.path]
+    assert list(open_files(tmp_path, now=time.time(), silence=60.0)) == []

@@ -58,7 +58,7 @@ def test_json_round_trip_without_null(health: EntityHealth) -> None:
 
 TIMES = ("since", "last_ping", "held_until", "effective_at")
 # What whoever may write the shared state may write, and no calendar, browser or comparison takes.
-NO_TIMES = (float("nan"), float("inf"), -(10**400), 10**400, 1e18)
+NO_TIMES = (float("nan"), float("inf"), -(10**400), 10**400, 1e18, -1.5, 253_402_300_799.5)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,13 @@ NO_TIMES = (float("nan"), float("inf"), -(10**400), 10**400, 1e18)
 def test_invalid_json_record_is_rejected(value: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"not a health record|is not a valid HealthState|c(ould not|annot) convert"):
         EntityHealth.from_json(value)
+
+
+def test_a_record_has_the_latest_time_and_no_long_text() -> None:
+    latest = {**OUT.to_json(), **dict.fromkeys(TIMES, 253_402_300_799), "reason": "r" * 1001, "by": "b" * 1001}
+    read = EntityHealth.from_json(latest)
+    assert {getattr(read, name) for name in TIMES} == {253_402_300_799.0}
+    assert (read.reason, read.by) == ("r" * 1000, "b" * 1000)
 
 
 OLDER = EntityHealth(HealthState.FAILED_OVER, since=940.0, last_ping=995.0, reason="elsewhere", by="send")

@@ -42,9 +42,9 @@ def folded_twice(location: str | os.PathLike[str], folders: Sequence[str] = ("",
 def read_fold_list(storage: StreamedStorage, name: str) -> list[str]:
     """Return the names in a list. :raises ConfigurationError: ``compact`` did not write it."""
     with storage.open(name) as file:
-        content = file.read(_MAX_LIST_BYTES + 1)
+        content = file.read(_MAX_LIST_BYTES)
     try:
-        listed = json.loads(content) if len(content) <= _MAX_LIST_BYTES else None
+        listed = json.loads(content)  # the beginning of a longer one is no JSON
     except (ValueError, RecursionError):
         listed = None
     # The files are deleted: a name that leads elsewhere would delete what is there.

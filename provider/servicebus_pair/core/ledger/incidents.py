@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
@@ -48,21 +48,24 @@ def find_incidents(slices: Iterable[LedgerSlice]) -> Iterator[Incident]:
 
     :param slices: all of the entity's ledger, in chronological order and without overlaps.
     """
-    number, began, ended, recovered = 0, 0.0, 0.0, False
+    incident: Incident | None = None
+    recovered = False
     for each in slices:
         if each.diverted is None:
             recovered = recovered or each.direct is not None
             continue
         first, last = each.diverted
         recovered = recovered or (each.direct is not None and each.direct[0] < first)
-        if not number or (recovered and first - ended > INCIDENT_GAP_SECONDS):
-            if number:
-                yield Incident(number, began, ended)
-            number, began = number + 1, first
-        ended = last
+        if incident is None:
+            incident = Incident(1, first, last)
+        elif recovered and first - incident.ended > INCIDENT_GAP_SECONDS:
+            yield incident
+            incident = Incident(incident.number + 1, first, last)
+        else:
+            incident = replace(incident, ended=last)
         recovered = each.direct is not None and each.direct[1] > last
-    if number:
-        yield Incident(number, began, ended)
+    if incident is not None:
+        yield incident
 
 
 def incident_at(incidents: Sequence[Incident], at: float) -> int | None:

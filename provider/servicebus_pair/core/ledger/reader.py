@@ -128,8 +128,9 @@ def _folded(file: Path) -> Iterator[Any]:
             columns = [each.name for each in folded.schema_arrow if not pa.types.is_nested(each.type)]
             for batch in folded.iter_batches(columns=[each for each in columns if each in _FIELDS]):
                 texts = [each.dictionary for each in batch.columns if pa.types.is_dictionary(each.type)]
-                longest = max((compute.max(compute.binary_length(each)).as_py() or 0 for each in texts), default=0)
-                yield from batch.to_pylist() if longest <= MAX_TEXT_BYTES else repeat(None, batch.num_rows)
+                lengths = [compute.max(compute.binary_length(each)).as_py() for each in texts]
+                too_long = any(each is not None and each > MAX_TEXT_BYTES for each in lengths)
+                yield from repeat(None, batch.num_rows) if too_long else batch.to_pylist()
     except IrregularFileError:
         yield None
     except (pa.ArrowException, OSError, LookupError) as error:

@@ -140,7 +140,7 @@ class DrainReport:
     @property
     def empty(self) -> bool:
         """Whether no selected message is known to remain in the drained queues and the spool."""
-        return self.left == 0 and not self.failures
+        return not self.left and not self.failures
 
     def __add__(self, other: DrainReport) -> DrainReport:
         return DrainReport(
@@ -183,6 +183,6 @@ class Progress:
         """Seconds until the remaining messages are moved at this rate; ``None`` if either is unknown."""
         if self.remaining is None:
             return None
-        if self.remaining == 0:
+        if not self.remaining:
             return 0.0
         return self.remaining / self.per_second if self.per_second else None

@@ -1,0 +1,49 @@
+"""Readers pass over what a Parquet file holds already, and believe only a list that ``compact`` may have written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.ledger.folded import folded_twice, read_fold_list
+from servicebus_pair.core.ledger.segments import ledger_storage
+from servicebus_pair.core.model.errors import ConfigurationError
+
+LARGEST = 67_108_864
+
+
+def write_list(folder: Path, name: str, *files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(files))
+
+
+def test_files_of_a_list_beside_its_parquet_file_are_passed_over(tmp_path: Path) -> None:
+    for run, files in (("a", ("1.jsonl", "2.jsonl")), ("b", ("3.jsonl",))):
+        write_list(tmp_path / run, "x.folded", *files)
+        (tmp_path / run / "x.parquet").touch()
+    write_list(tmp_path / "a", "without.folded", "4.jsonl")
+    assert sorted(folded_twice(tmp_path)) == ["1.jsonl", "2.jsonl", "3.jsonl"]
+    assert folded_twice(tmp_path, ["b", "missing"]) == ["3.jsonl"]
+    assert folded_twice(tmp_path, []) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "5", '"a.jsonl"', "[1]", '["a"]', '["a/b.jsonl"]', '["a\\u0000.jsonl"]', "[" * 100_000, '["a.jsonl"'],
+)
+def test_what_is_no_list_of_ledger_files_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.folded").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"'x\.folded' is not a list of ledger files"):
+        read_fold_list(ledger_storage(tmp_path), "x.folded")
+
+
+def test_a_list_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    for more, readable in ((0, True), (1, False)):
+        (tmp_path / "x.folded").write_bytes(b'["a.jsonl"' + b" " * (LARGEST - 11 + more) + b"]")
+        if readable:
+            assert read_fold_list(ledger_storage(tmp_path), "x.folded") == ["a.jsonl"]
+            continue
+        with pytest.raises(ConfigurationError, match="is not a list"):
+            read_fold_list(ledger_storage(tmp_path), "x.folded")

@@ -1,0 +1,47 @@
+"""Only regular files of a limited size are read, so that no folder can stop its reader."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.model.regular_files import IrregularFileError, load_json, open_regular, read_regular
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path, follow: bool) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 100)
+    assert read_regular(path, limit=100, follow=follow) == b"x" * 100
+    with pytest.raises(IrregularFileError, match="larger than 99 bytes"):
+        read_regular(path, limit=99, follow=follow)
+
+
+def test_a_file_that_is_larger_than_it_says_is_read_up_to_the_limit() -> None:
+    assert Path("/proc/self/status").stat().st_size == 0
+    with pytest.raises(IrregularFileError, match="larger than 10 bytes"):
+        read_regular("/proc/self/status", limit=10)
+
+
+def test_what_is_no_file_is_refused_and_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / "link", Path("/dev/null")):
+        with pytest.raises(IrregularFileError, match="not a regular file"):
+            open_regular(path)
+    assert read_regular(tmp_path / "link", limit=0, follow=True) == b""
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "missing")
+
+
+def test_what_is_no_json_is_a_value_error(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for content in ("[" * 100_000, "{", "\x00"):
+        path.write_text(content)
+        with pytest.raises(ValueError):  # noqa: PT011 - the words are those of the JSON library
+            load_json(path, limit=1_000_000)
+    path.write_text('{"a": 1}')
+    assert load_json(path, limit=8) == {"a": 1}
