@@ -121,7 +121,7 @@ def test_any_bytes_are_restored_or_left_to_the_decoder(message: AmqpAnnotatedMes
         {"x-ms-path": "flights/$management"},
         {"x-ms-path": ENTITY, "x-ms-sessionid": 5},
         {"x-ms-path": ENTITY, "x-ms-timetolive": "soon"},
-        {"x-ms-path": ENTITY, "x-ms-timetolive": "-PT1S"},
+        {"x-ms-path": ENTITY, "x-ms-timetolive": "-PT0.001S"},
         {"x-ms-path": ENTITY, b"x-ms-scheduledenqueuetimeutc": amqp_typed("TIMESTAMP", 253_402_300_800_000)},
         {"x-ms-path": ENTITY, amqp_typed("SYMBOL", "name"): 5},
         {"x-ms-path": ENTITY, "x-ms-timetolive": (amqp_typed("SYMBOL", "com.microsoft:timespan"), 5)},

@@ -34,6 +34,8 @@ from servicebus_pair.core.send.next_step import (
     Spool,
     Step,
     TimeOut,
+    attempt_timeout,
+    is_overdue,
     next_step,
     remaining_interval,
 )
@@ -112,8 +114,35 @@ def test_section_4_a_pause_ends_with_the_interval_and_the_deadline() -> None:
 
 @pytest.mark.parametrize("history", [NEW, failed(FAULT), failed(BUSY), failed(REJECTED)])
 def test_section_4_a_send_ends_at_its_deadline(history: AttemptHistory) -> None:
-    assert step(history, deadline=NOW) == TimeOut(history.last_error)
-    assert step(history.paused(), deadline=NOW) == TimeOut(history.last_error)
+    for deadline in (NOW, NOW - 1):
+        assert step(history, deadline=deadline) == TimeOut(history.last_error)
+        assert step(history.paused(), deadline=deadline) == TimeOut(history.last_error)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "timeout"), [(-9, 0.7), (-0.3, 0.7), (-0.25, 0.75), (0, 1.0), (1.0, 1.0), (1.5, 1.5), (9, 5.0)]
+)
+def test_section_4_an_attempt_ends_with_the_interval_and_one_at_its_end_gets_a_second(
+    remaining: float, timeout: float
+) -> None:
+    assert attempt_timeout(remaining, longest=5.0) == timeout
+    assert attempt_timeout(remaining, longest=0.5) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("history", "health", "overdue"),
+    [
+        (failed(FAULT), EntityHealth(HealthState.SUSPECT, since=NOW - 60.1), True),
+        (failed(FAULT), EntityHealth(HealthState.SUSPECT, since=NOW - 60.0), True),
+        (failed(FAULT), EntityHealth(HealthState.SUSPECT, since=NOW - 59.9), False),
+        (failed(FAULT), EntityHealth(HealthState.HEALTHY, since=NOW - 99.0), False),
+        (failed(FAULT).paused(), EntityHealth(HealthState.SUSPECT, since=NOW - 99.0), False),
+    ],
+)
+def test_section_6_an_entity_is_overdue_when_a_failure_that_counts_did_not_fail_it_over(
+    history: AttemptHistory, health: EntityHealth, overdue: bool
+) -> None:
+    assert is_overdue(history, health, now=NOW, interval=60.0) is overdue
 
 
 @pytest.mark.parametrize(
@@ -123,6 +152,7 @@ def test_section_4_a_send_ends_at_its_deadline(history: AttemptHistory) -> None:
         # Since the last success of another send the entity takes nothing; it fails over, or takes this one, too.
         (EntityHealth(HealthState.SUSPECT, since=1000.125), Pause(0.125)),
         (EntityHealth(HealthState.SUSPECT, since=1059.0), Pause(0.5)),
+        (EntityHealth(HealthState.SUSPECT, since=1060.0), Pause(0.5)),
         (EntityHealth(HealthState.SUSPECT, since=1060.1), Fail(FAULT)),
     ],
 )
@@ -150,7 +180,7 @@ def test_section_4_waiting_for_the_link_is_part_of_the_clock() -> None:
     ordered = replace(POLICY, ordered=True)
     assert step(history, policy=ordered) == Pause(0.0)
     assert step(history.paused(), policy=ordered) == Attempt()
-    assert isinstance(step(failed(FAULT, began=NOW - 1).waited(since=NOW)), Pause)
+    assert step(failed(FAULT, began=NOW - 1).waited(since=NOW)) == step(NEW.waited(since=NOW)) == Pause(0.25)
 
 
 def test_section_4_one_loss_of_a_working_connection_is_tried_again_at_once_and_not_counted() -> None:
@@ -171,8 +201,8 @@ def test_section_4_busy_is_waited_for_and_starts_the_clock_anew() -> None:
 
 def test_section_4_a_send_without_a_deadline_ends_although_the_service_stays_busy() -> None:
     history = failed(*[BUSY] * 11)
-    assert step(history, now=NOW + 59) == Pause(10.0)
-    assert step(history, now=NOW + 110) == Divert()
+    assert step(history, now=NOW + 59.9) == Pause(10.0)
+    assert step(history, now=NOW + 60) == Divert()
     assert step(history, now=NOW + 110, policy=replace(POLICY, ordered=True)) == Fail(BUSY)
     assert step(failed(*[BUSY] * 10), now=NOW + 110) == Pause(10.0)
     # Within the caller's timeout, it is waited for.

@@ -241,6 +241,11 @@ def test_a_folder_that_another_process_did_not_make_durable_is_made_so(
         recorder = Recorder(patched)
         storage.create("messages/flights/2", b"x")
         assert recorder.calls.count("fsync folder") == 1
+    (tmp_path / "spool" / "messages" / "gates").mkdir()
+    with monkeypatch.context() as patched:
+        recorder = Recorder(patched)
+        storage.create("messages/gates/1", b"x")
+        assert recorder.calls.count("fsync folder") == 2, "of the name gates, and of the file"
 
 
 def test_a_folder_above_the_spool_that_cannot_be_read_is_no_failure(
@@ -249,14 +254,41 @@ def test_a_folder_above_the_spool_that_cannot_be_read_is_no_failure(
     sync, refused = folder_storage._sync_folder, []
 
     def refuse(folder: Path) -> None:
-        if folder == tmp_path.parent:
+        if tmp_path.is_relative_to(folder) and folder != tmp_path:
             refused.append(folder)
             raise PermissionError(errno.EACCES, "Permission denied")
         sync(folder)
 
     monkeypatch.setattr(folder_storage, "_sync_folder", refuse)
     FolderStorage(str(tmp_path / "spool")).create("messages/flights/1", b"x")
-    assert refused == [tmp_path.parent]
+    assert refused == [tmp_path.parent], "nor is what lies above that"
+
+
+@pytest.mark.parametrize("above", [".", "spool", "spool/messages", "spool/messages/flights"])
+def test_a_folder_of_the_spool_whose_name_cannot_be_made_durable_is_a_failure(
+    above: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        if folder == tmp_path / above:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(folder_storage, "_sync_folder", refuse)
+    storage = FolderStorage(str(tmp_path / "spool"))
+    for number in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            storage.create(f"messages/flights/{number}", b"x")
+
+
+def test_a_spool_below_a_link_is_one_and_a_link_in_it_is_none(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    storage = FolderStorage(str(tmp_path / "link" / "spool"))
+    storage.create("messages/flights/1", b"x")
+    (tmp_path / "link" / "spool" / "messages" / "gates").symlink_to(tmp_path / "elsewhere")
+    for folder in ("gates", "gates/a"):
+        with pytest.raises(OSError, match="gates is a link"):
+            storage.create(f"messages/{folder}/1", b"x")
+    assert names(storage) == ["messages/flights/1"]
 
 
 def test_an_answer_that_was_lost_is_no_file_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

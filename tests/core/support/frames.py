@@ -17,7 +17,11 @@ HANDLE = 3
 
 def frame(performative: int, fields: list[bytes], payload: bytes = b"") -> bytes:
     """Return a frame of channel 5."""
-    content = section(performative, join_list(fields)) + payload
+    return in_frame(section(performative, join_list(fields)) + payload)
+
+
+def in_frame(content: bytes) -> bytes:
+    """Return a frame of channel 5 with a performative in any form."""
     return struct.pack(">IBBH", 8 + len(content), 2, 0, 5) + content
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations, further_increments
+from servicebus_pair.core.model.pricing import Operations, further_increments
 
 
 class Operation(StrEnum):
@@ -36,17 +36,13 @@ class Meter:
         """Count operations of at most 64 KB each."""
         self._counts[operation.value] += times
 
-    def count_sizes(self, operation: Operation, sizes: Iterable[int]) -> None:
+    def count_sizes(self, operation: Operation, sizes: Sequence[int]) -> None:
         """Count one operation for each message, and one increment for each 64 KB beyond its first.
 
         :param sizes: size of each message in bytes.
         """
-        times = 0
-        for size in sizes:
-            times += 1
-            if size > BILLED_BYTES:
-                self.count_increments(size)
-        self._counts[operation.value] += times
+        self._counts[operation.value] += len(sizes)
+        self._counts[_INCREMENTS] += sum(map(further_increments, sizes))
 
     def count_increments(self, size: int) -> None:
         """Count each 64 KB of a message beyond the first; the caller counts the message itself.

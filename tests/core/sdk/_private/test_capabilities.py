@@ -12,7 +12,7 @@ import pytest
 from azure.servicebus import __version__
 
 from servicebus_pair.core.sdk._private import capabilities
-from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, TESTED_VERSIONS, fast_path
+from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, TESTED_VERSIONS, fast_path, relays
 
 # Imports and names that a newer version may lack, made to fail; then everything that sends and drains is imported.
 IMPORT_WITHOUT_PRIVATE_NAMES = """
@@ -71,6 +71,19 @@ def test_the_variable_selects_the_public_path_without_a_warning(
         assert not fast_path()
     (record,) = caplog.records
     assert (record.levelno, PATH_VARIABLE in record.getMessage()) == (logging.INFO, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "fast", "relaying"),
+    [("", True, True), ("public", False, False), ("decode", True, False), ("a", True, True), ("z", True, True)],
+)
+def test_the_variable_compares_ways_and_any_other_value_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, value: str, fast: bool, relaying: bool
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, value)
+    assert (fast_path(), relays()) == (fast, relaying)
+    monkeypatch.setattr(capabilities, "tracing", lambda: True)
+    assert not relays(), "the SDK adds to what it encodes"
 
 
 def test_nothing_private_is_needed_to_import_the_core() -> None:

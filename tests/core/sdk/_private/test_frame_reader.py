@@ -102,9 +102,20 @@ async def test_a_closed_transport_is_an_error() -> None:
         await frames.listen(1.0)
 
 
-async def test_what_is_no_frame_is_an_error() -> None:
+@pytest.mark.parametrize("size", [0, 7, 2**24 + 1, 0x48545450])
+async def test_what_is_no_frame_is_an_error(size: int) -> None:
     connection = FrameConnection()
     frames = reader(connection, [])
-    connection.reader.feed_data(b"HTTP/1.1 400 Bad Request\r\n")
-    with pytest.raises(ConnectionAbortedError, match="frame of"):
+    connection.reader.feed_data(size.to_bytes(4, "big") + b"/1.1 400 Bad Request\r\n")
+    with pytest.raises(ConnectionAbortedError, match=f"frame of {size} bytes"):
         await frames.listen(1.0)
+
+
+async def test_a_frame_of_the_largest_size_is_awaited_and_one_without_a_performative_is_none() -> None:
+    connection, taken = FrameConnection(), list[bytes]()
+    frames = reader(connection, taken)
+    beyond_its_end = b"\x00\x00\x00\x08\xff\x00\x00\x00"
+    connection.reader.feed_data(beyond_its_end + TRANSFER + (2**24).to_bytes(4, "big") + TRANSFER[4:])
+    assert await frames.listen(1.0)
+    assert not await frames.listen(0.01)
+    assert (taken, connection.given) == ([TRANSFER[8:]], [])

@@ -47,9 +47,11 @@ def limit_arrays() -> str | None:
         from azure.servicebus._pyamqp import _decode
 
         decoders: Any = _decode._DECODE_BY_CONSTRUCTOR
-        for constructor, header in ((_ARRAY8, _SHORT), (_ARRAY32, _LONG)):
-            one_null = memoryview(header.pack(header.size // 2 + 1, 1) + b"\x40")
-            rest, values = decoders[constructor](one_null)
+        for constructor, header, one_null in (
+            (_ARRAY8, _SHORT, b"\x02\x01\x40"),
+            (_ARRAY32, _LONG, b"\x00\x00\x00\x05\x00\x00\x00\x01\x40"),
+        ):
+            rest, values = decoders[constructor](memoryview(one_null))
             if (bytes(rest), values) != (b"", [None]):
                 return "its decoder answers differently"
             if not hasattr(decoders[constructor], "limited"):

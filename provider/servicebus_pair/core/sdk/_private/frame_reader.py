@@ -100,7 +100,7 @@ class FrameReader:
         take_frame, any_processed = self._take_frame, False
         while length - self._position >= _FRAME_HEADER_BYTES:
             start = self._position
-            size = _read_size(data, start)[0]
+            (size,) = _read_size(data, start)
             if not _FRAME_HEADER_BYTES <= size <= _MAX_FRAME_BYTES:
                 raise ConnectionAbortedError(f"the service sent a frame of {size} bytes")
             end = start + size
@@ -116,7 +116,7 @@ class FrameReader:
     async def _give_to_sdk(self, data: bytes, start: int, performative: int, end: int) -> None:
         from azure.servicebus._pyamqp._decode import decode_frame
 
-        channel = _read_channel(data, start + 6)[0]
+        (channel,) = _read_channel(data, start + 6)
         await self._connection._process_incoming_frame(channel, decode_frame(memoryview(data)[performative:end]))
 
 

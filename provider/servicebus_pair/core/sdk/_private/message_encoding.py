@@ -100,9 +100,9 @@ def sections(message: AmqpMessage) -> _Sections:
         _annotations(message.annotations),
         _properties(message, expiry),
         _text_values(message.application_properties),
-        body if kind == BodyType.DATA else None,
-        list(body) if kind == BodyType.SEQUENCE else None,
-        body if kind == BodyType.VALUE else None,
+        body if kind is BodyType.DATA else None,
+        list(body) if kind is BodyType.SEQUENCE else None,
+        body if kind is BodyType.VALUE else None,
         message.footer,
     )
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
 from typing import Any, Final
 
-from servicebus_pair.core.protocol.amqp_sections import NULL, value_end
+from servicebus_pair.core.protocol.amqp_sections import value_end
 from servicebus_pair.core.protocol.byte_window import ByteWindow
 from servicebus_pair.core.sdk._private.decode_limits import check_message_size
 from servicebus_pair.core.sdk._private.frame_reader import (
@@ -29,9 +30,9 @@ from servicebus_pair.core.sdk._private.frame_reader import (
     stop_keep_alive,
 )
 
-_TRANSFER: Final = 0x14
-_DISPOSITION: Final = 0x15
-_SMALL_LIST: Final = 0xC0
+# The performatives that are taken, with the constructor of a list of up to 255 bytes.
+_TRANSFER: Final = b"\x14\xc0"
+_DISPOSITION: Final = b"\x15\xc0"
 _NO_FIELDS: Final = 0x45
 _TRUE: Final = (b"\x41", b"\x56\x01")
 # Positions of fields (AMQP 1.0, sections 2.7.5 and 2.7.6).
@@ -105,6 +106,7 @@ class RawReceiver:
         self._partial_bytes = 0
         self._delivery_id = 0
         self._unconfirmed: list[_Run] = []
+        self._takes = {_TRANSFER: self._take_transfer, _DISPOSITION: self._take_disposition}
         self._close = handler.close_async
         stop_keep_alive(handler)
         handler.close_async = self._release_and_close
@@ -185,7 +187,7 @@ class RawReceiver:
 
     async def drain_credit(self) -> None:
         """Take back the link's credit, and release what has arrived or arrives meanwhile, without counting that."""
-        if self._link.current_link_credit > 0:
+        if self._link.current_link_credit:
             await self._link.flow(link_credit=0, drain=True)
             pauses = 0
             while pauses < _PAUSES_OF_SILENCE:
@@ -257,12 +259,8 @@ class RawReceiver:
                 yield number, mapped_error(self._receiver, refusal)
 
     def _take_frame(self, data: bytes, start: int, end: int) -> bool:
-        if data[start + 3] != _SMALL_LIST:
-            return False
-        kind = data[start + 2]
-        if kind == _TRANSFER:
-            return self._take_transfer(data, start, end)
-        return kind == _DISPOSITION and self._take_disposition(data, start, end)
+        take = self._takes.get(data[start + 2 : start + 4])
+        return take is not None and take(data, start, end)
 
     def _take_transfer(self, data: bytes, start: int, end: int) -> bool:
         body = start + 5 + data[start + 4]
@@ -305,7 +303,8 @@ class RawReceiver:
         if not self._unconfirmed or data[start + 6 : at] in _TRUE:
             return False  # of a receiver, which answers what the SDK sent
         first, at = _unsigned(data, at)
-        last, at = _unsigned(data, at) if data[at] != NULL[0] else (first, at + 1)
+        given, at = _unsigned(data, at)
+        last = first if given is None else given
         next_field = value_end(data, at)
         if first is None or last is None or data[at:next_field] not in _TRUE:
             return True  # not settled: that confirms nothing
@@ -323,26 +322,21 @@ class RawReceiver:
 
 def runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last of each run of consecutive delivery ids, in ascending order."""
-    first = last = -2
-    for number in sorted(ids):
-        if number == last + 1:
-            last = number
-            continue
-        if first >= 0:
-            yield first, last
-        first = last = number
-    if first >= 0:
-        yield first, last
+    for _, run in groupby(enumerate(sorted(ids)), lambda each: each[1] - each[0]):
+        numbers = [number for _, number in run]
+        yield numbers[0], numbers[-1]
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int | None, int]:
     """Return an encoded UINT, or ``None`` for null, and where the next value begins."""
-    constructor = data[at]
-    if constructor == 0x52:  # noqa: PLR2004 - of one byte
-        return data[at + 1], at + 2
-    if constructor == 0x70:  # noqa: PLR2004 - of four bytes
-        return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
-    return (None if constructor == NULL[0] else 0), at + 1
+    match data[at]:
+        case 0x52:
+            return data[at + 1], at + 2
+        case 0x70:
+            return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+        case 0x43:
+            return 0, at + 1
+    return None, at + 1
 
 
 def _decode_outcome(data: bytes, start: int, end: int) -> Any:

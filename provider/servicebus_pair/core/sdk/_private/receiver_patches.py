@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, Final, Literal, TypeAlias
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -132,14 +133,9 @@ def can_settle_ranges(receiver: ServiceBusReceiver) -> bool:
 
 def contiguous_ranges(messages: Iterable[ServiceBusReceivedMessage]) -> Iterator[list[ServiceBusReceivedMessage]]:
     """Split ``messages`` into ranges of consecutive deliveries, each of which one disposition can settle."""
-    current: list[ServiceBusReceivedMessage] = []
-    for message in sorted(messages, key=lambda each: each._delivery_id):
-        if current and message._delivery_id != current[-1]._delivery_id + 1:
-            yield current
-            current = []
-        current.append(message)
-    if current:
-        yield current
+    ordered = sorted(messages, key=lambda each: each._delivery_id)
+    for _, run in groupby(enumerate(ordered), lambda each: each[1]._delivery_id - each[0]):
+        yield [message for _, message in run]
 
 
 async def settle_range(

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 from azure.servicebus.aio import ServiceBusReceiver
 
 from servicebus_pair.core.model.errors import LockLostError, ServiceError
-from servicebus_pair.core.model.pricing import BILLED_BYTES
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.protocol.encoded_message import broker_value
 from servicebus_pair.core.sdk._private.frame_reader import mapped_error
@@ -50,10 +49,10 @@ class RelayReceiveLink(ReceiveLink):
             received = await self._call_raw("receive from", receive, timeout=max_wait_time + timeout)
         finally:
             # A receive that failed or was cancelled is billed as well.
-            self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
-        for _, encoded in received:
-            if len(encoded) > BILLED_BYTES:
-                self._client.meter.count_increments(len(encoded))
+            if received:
+                self._client.meter.count_sizes(Operation.RECEIVE, [len(encoded) for _, encoded in received])
+            else:
+                self._client.meter.count(Operation.EMPTY_RECEIVE)
         raw = self._raw
         self.fell_silent = raw is not None and raw.fell_silent
         if received and raw is not None and self._should_stop():
