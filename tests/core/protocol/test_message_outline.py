@@ -132,3 +132,42 @@ def test_what_is_unusual_is_left_to_the_decoder(data: bytes, expected: MessageOu
         assert (None if found is None else found._replace(digest=found.digest[:2])) == expected
     if expected is not None:
         assert outlined(data, reader) == decoded(data)
+
+
+def test_a_reader_remembers_a_limited_number_of_short_sections() -> None:
+    reader = OutlineReader()
+    stores = reader._plain_headers, reader._destinations, reader._ends
+
+    def read(number: int, *, more: int = 0) -> None:
+        """Read a message whose three sections have 512 bytes and ``more``, or little more than 255 and fewer."""
+        size = 400 if number % 2 else 20
+        own = number.to_bytes(8, "big").hex()
+        header = join_list([binary(own.encode() + bytes(size))])
+        properties = join_map([text("p"), text(own + "x" * size)])
+        end = [text(own + "x" * 100 * (number % 2))]
+        if more:
+            header = join_list([binary(own.encode() + bytes(512 - 16 - 14 - 1 + more))])
+            properties = join_map([text("p"), text(own + "x" * (512 - 16 - 17 - 1 + more))])
+        data = section(HEADER, header) + section(PROPERTIES, join_list([text("m"), *end]))
+        outline = reader.read(data + section(APPLICATION_PROPERTIES, properties) + DATA)
+        assert outline is not None
+        assert outline.message_id == "m"
+
+    for number in range(1030):
+        read(number)
+    assert [len(store) for store in stores] == [1024] * 3
+    for store in stores:
+        store.clear()
+    read(1, more=1)
+    assert {len(section) for section in (*reader._plain_headers, *reader._destinations)} == {512}
+    read(2, more=2)
+    assert [len(store) for store in stores] == [1, 1, 2]
+
+
+def test_the_end_of_long_properties_is_not_remembered_as_that_of_an_id_alone() -> None:
+    reader = OutlineReader()
+    wide = section(PROPERTIES, join_list([text("m" * 200), *[b"\x40"] * 9, text("s" * 100)]))
+    for properties, session in ((wide, "s" * 100), (ID, None), (wide, "s" * 100)):
+        outline = reader.read(properties + DATA)
+        assert outline is not None
+        assert outline.session_id == session

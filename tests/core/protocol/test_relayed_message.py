@@ -20,7 +20,7 @@ from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, Unusu
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import from_sdk
 from tests.core.support.encoding import decode, encode
-from tests.core.support.message_strategies import LASTING, SCHEDULED, WHOLE, messages
+from tests.core.support.message_strategies import EXPIRING, LASTING, SCHEDULED, WHOLE, messages
 from tests.examples import examples
 
 ENTITY = "flights"
@@ -60,6 +60,7 @@ def has_decimals(data: bytes) -> bool:
 @examples(200)
 @example(message=WHOLE)
 @example(message=LASTING)
+@example(message=EXPIRING)
 @example(message=AmqpAnnotatedMessage(value_body=amqp_typed("LONG", 7)))
 @example(message=AmqpAnnotatedMessage(sequence_body=[[amqp_typed("LONG", 7), "a"], [amqp_typed("SYMBOL", "b")]]))
 @given(message=messages())

@@ -55,6 +55,7 @@ def test_as_many_idle_connections_as_allowed_are_kept_those_used_last(most: int,
                 if bounded.crowded:
                     bounded.trim(link)
                 assert [each for each in order if each.is_connected and not each.in_use] == expected
+                assert bounded.crowded is (sum(each.is_connected for each in links) > most)
 
 
 @pytest.mark.parametrize(("unused", "warnings"), [(0.0, 1), (10.0, 1), (10.1, 0)])

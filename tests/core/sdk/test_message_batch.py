@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
@@ -18,7 +18,7 @@ from servicebus_pair.core.sdk._private.message_encoding import encode_message
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, _max_envelope_bytes, encoded_size
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message, to_sdk
 from tests.core.support.encoding import encode
-from tests.core.support.message_strategies import messages
+from tests.core.support.message_strategies import EXPIRING, LASTING, WHOLE, messages
 from tests.examples import examples
 
 
@@ -36,6 +36,9 @@ def size_in_bytes(batch: EncodedBatch) -> int:
 
 @pytest.mark.fast_sdk
 @examples(150)
+@example(message=WHOLE)
+@example(message=LASTING)
+@example(message=EXPIRING)
 @given(message=messages())
 def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
     ours, theirs = EncodedBatch(262_144), ServiceBusMessageBatch(262_144)

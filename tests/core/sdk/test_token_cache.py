@@ -92,7 +92,7 @@ async def test_a_token_is_refreshed_after_half_of_its_lifetime() -> None:
     assert await service.get() == "token 1"
     service.time += 1799
     assert await service.get() == "token 1"
-    service.time += 2
+    service.time += 1
     assert await service.get() == "token 2"
 
 
@@ -100,7 +100,9 @@ async def test_a_token_is_refreshed_at_its_refresh_on_time() -> None:
     service = FakeTokenService()
     service.refresh_on = 1100
     await service.get()
-    service.time = 1101
+    service.time = 1099
+    assert await service.get() == "token 1"
+    service.time = 1100
     assert await service.get() == "token 2"
 
 
@@ -124,12 +126,25 @@ async def test_a_valid_token_is_used_when_its_refresh_fails(caplog: pytest.LogCa
     service.time += 1900
     assert await service.get() == "token 1"
     assert "token refresh failed with ClientAuthenticationError; the old token is valid for 1700 s" in caplog.text
-    for seconds, requests in ((29.9, 2), (0.1, 3), (1659.9, 4)):
+    for seconds, requests in ((29.5, 2), (0.5, 3), (1660, 4)):
         service.time += seconds
         assert (await service.get(), service.requests) == ("token 1", requests)
-    service.time += 30  # less than 10 seconds remain
+    service.time += 30
     with pytest.raises(ClientAuthenticationError):
         await service.get()
+
+
+@pytest.mark.parametrize(("remaining", "used"), [(10, True), (9.5, False), (0, False), (-1, False)])
+async def test_a_token_is_used_until_ten_seconds_before_it_expires(remaining: float, used: bool) -> None:
+    service = FakeTokenService()
+    await service.get()
+    service.unavailable = True
+    service.time = 4600 - remaining
+    if used:
+        assert await service.get() == "token 1"
+    else:
+        with pytest.raises(ClientAuthenticationError):
+            await service.get()
 
 
 def test_tokens_are_shared_by_event_loops() -> None:

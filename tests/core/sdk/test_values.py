@@ -46,7 +46,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "frame_reader._MAX_FRAME_BYTES": 16_777_216,
             "link_patches._MAX_RESPONSES": 50,
             "link_patches._NO_RESPONSE_SECONDS": 0.15,
-            "message_encoding._UNLIMITED": 922_337_203_685_477,
             "message_encoding._LAST_EXPIRY": 253_402_243_199_000,
             "message_encoding._NARROW_LIMIT": 256,
             "namespace_client._PUBLIC_SESSION_PREFETCH": 100,

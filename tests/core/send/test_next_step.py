@@ -34,7 +34,6 @@ from servicebus_pair.core.send.next_step import (
     Spool,
     Step,
     TimeOut,
-    attempt_timeout,
     is_overdue,
     next_step,
     remaining_interval,
@@ -117,16 +116,6 @@ def test_section_4_a_send_ends_at_its_deadline(history: AttemptHistory) -> None:
     for deadline in (NOW, NOW - 1):
         assert step(history, deadline=deadline) == TimeOut(history.last_error)
         assert step(history.paused(), deadline=deadline) == TimeOut(history.last_error)
-
-
-@pytest.mark.parametrize(
-    ("remaining", "timeout"), [(-9, 0.7), (-0.3, 0.7), (-0.25, 0.75), (0, 1.0), (1.0, 1.0), (1.5, 1.5), (9, 5.0)]
-)
-def test_section_4_an_attempt_ends_with_the_interval_and_one_at_its_end_gets_a_second(
-    remaining: float, timeout: float
-) -> None:
-    assert attempt_timeout(remaining, longest=5.0) == timeout
-    assert attempt_timeout(remaining, longest=0.5) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import from_sdk
 from servicebus_pair.core.spool.message_json import from_json, to_json
 from tests.core.support.encoding import encode
-from tests.core.support.message_strategies import LASTING, WHOLE, messages
+from tests.core.support.message_strategies import EXPIRING, LASTING, WHOLE, messages
 from tests.examples import examples
 
 
 @examples(150)
 @example(message=WHOLE)
 @example(message=LASTING)
+@example(message=EXPIRING)
 @example(message=AmqpAnnotatedMessage(value_body=amqp_typed("LONG", 7)))
 @example(message=AmqpAnnotatedMessage(value_body={"TYPE": "LONG", "VALUE": 7, "more": 1}))
 @example(message=AmqpAnnotatedMessage(value_body={"bytes": "plain", 5: None}))

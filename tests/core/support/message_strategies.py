@@ -52,6 +52,9 @@ WHOLE = AmqpAnnotatedMessage(
 # With a time to live, the SDK sets the creation time itself.
 LASTING = AmqpAnnotatedMessage(data_body=b"", properties={"creation_time": 1_357_000_000_000, "message_id": "1"})
 
+# Of a header alone, the SDK derives a properties section.
+EXPIRING = AmqpAnnotatedMessage(data_body=b"x", header={"time_to_live": 5000})
+
 words = st.text(max_size=12)
 names = st.text(min_size=1, max_size=8)
 int32 = st.integers(-(2**31), 2**31 - 1)

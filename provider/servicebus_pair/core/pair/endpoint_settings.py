@@ -262,30 +262,29 @@ class _EndpointParser:
                     f"setting {self.label(name)} is missing: management through Azure Resource Manager requires "
                     "subscription_id and resource_group"
                 )
-        use_secret = authentication == _CONNECTION_STRING and "client_secret" in self.given
-        manager = _CLIENT_SECRET if use_secret else _DEFAULT if authentication == _CONNECTION_STRING else authentication
         return ArmCoordinates(
             subscription_id=self._require("subscription_id"),
             resource_group=self._require("resource_group"),
             management_endpoint=self._text("management_endpoint"),
-            credential=self._identity(manager),
+            credential=self._identity(authentication),
         )
 
     def _identity(self, authentication: str) -> Identity:
+        """Return the identity of the settings; with a connection string, the one that manages the namespace."""
         ca_file = self._text("ca_file")
         if authentication == _MANAGED_IDENTITY:
             return ManagedIdentity(client_id=self._text("client_id"), ca_file=ca_file)
-        if authentication == _DEFAULT:
-            return DefaultIdentity(
-                client_id=self._text("client_id"),
-                tenant_id=self._text("tenant_id"),
+        if "client_secret" in self.given:
+            return ClientSecret(
+                tenant_id=self._require("tenant_id"),
+                client_id=self._require("client_id"),
+                client_secret=Secret(self._require("client_secret")),
                 authority=self._text("authority"),
                 ca_file=ca_file,
             )
-        return ClientSecret(
-            tenant_id=self._require("tenant_id"),
-            client_id=self._require("client_id"),
-            client_secret=Secret(self._require("client_secret")),
+        return DefaultIdentity(
+            client_id=self._text("client_id"),
+            tenant_id=self._text("tenant_id"),
             authority=self._text("authority"),
             ca_file=ca_file,
         )

@@ -7,7 +7,7 @@ whether it can be read at all: values of rare types, bodies that are no data, an
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from servicebus_pair.core.protocol.amqp_message import DIGEST_BYTES
 from servicebus_pair.core.protocol.amqp_sections import (
@@ -53,6 +53,8 @@ _SECTION: Final = b"\x00\x53"
 _MAX_REMEMBERED: Final = 1024
 _MAX_REMEMBERED_BYTES: Final = 512
 
+ValueT = TypeVar("ValueT")
+
 
 class _UnusualError(Exception):
     """The message has to be decoded."""
@@ -79,7 +81,7 @@ class OutlineReader:
     """Reads the outlines of encoded messages; remembers sections that many of them share."""
 
     def __init__(self) -> None:
-        self._plain_headers: set[bytes] = set()
+        self._plain_headers: dict[bytes, None] = {}
         self._destinations: dict[bytes, str] = {b"": ""}
         # Session id and content type, by the end of the properties behind the message id.
         self._ends: dict[bytes, tuple[str | None, str | None]] = {}
@@ -127,15 +129,14 @@ class OutlineReader:
         fields = _plain_items(properties)
         fields += [NULL] * (PROPERTY_FIELDS - len(fields))
         end = _optional_text(fields[GROUP_ID]), _optional_text(fields[_CONTENT_TYPE])
-        if behind_id and len(behind_id) <= _MAX_REMEMBERED_BYTES and len(self._ends) < _MAX_REMEMBERED:
-            self._ends[behind_id] = end
+        if behind_id:
+            _remember(self._ends, behind_id, end)
         return _optional_text(fields[MESSAGE_ID]), *end
 
     def _check_header(self, header: bytes) -> None:
         if header not in self._plain_headers:
             _plain_items(header)
-            if len(header) <= _MAX_REMEMBERED_BYTES and len(self._plain_headers) < _MAX_REMEMBERED:
-                self._plain_headers.add(header)
+            _remember(self._plain_headers, header, None)
 
     def _destination(self, properties: bytes) -> str:
         found = self._destinations.get(properties)
@@ -143,9 +144,13 @@ class OutlineReader:
             items = _plain_items(properties)
             names = {_text(name): value for name, value in zip(items[::2], items[1::2], strict=True)}
             found = _text(names[PATH]) if PATH in names else ""
-            if len(properties) <= _MAX_REMEMBERED_BYTES and len(self._destinations) < _MAX_REMEMBERED:
-                self._destinations[properties] = found
+            _remember(self._destinations, properties, found)
         return found
+
+
+def _remember(known: dict[bytes, ValueT], section: bytes, value: ValueT) -> None:
+    if len(section) <= _MAX_REMEMBERED_BYTES and len(known) < _MAX_REMEMBERED:
+        known[section] = value
 
 
 def _plain_items(compound: bytes) -> list[bytes]:

@@ -104,7 +104,7 @@ class EncodedBatch(SizedBatch[AmqpMessage]):
     def public_form(self) -> list[AmqpAnnotatedMessage] | AmqpAnnotatedMessage:
         """The argument for the SDK's ``send_messages``: the messages, or the message if there is only one."""
         messages = [to_sdk(message) for message in self.messages]
-        return messages[0] if len(messages) == 1 else messages
+        return messages.pop() if len(messages) == 1 else messages
 
     @property
     def encoded_form(self) -> EncodedMessage | list[Any] | None:
@@ -114,7 +114,7 @@ class EncodedBatch(SizedBatch[AmqpMessage]):
             return None
         form: EncodedMessage | list[Any]
         if len(self._encoded) == 1:
-            form = encoding.sdk_message(self._first, self._encoded[0])
+            form = encoding.sdk_message(self._first, *self._encoded)
             return form
         first = self.messages[0]
         properties = first.properties

@@ -79,7 +79,7 @@ class SendLink(Link):
     @property
     def is_open(self) -> bool:
         """True when the link is attached and its size limits are known."""
-        return self.attached and self._max_batch_bytes > 0
+        return self.attached and bool(self._max_batch_bytes)
 
     @property
     def is_connected(self) -> bool:

@@ -23,8 +23,7 @@ from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessag
 
 __all__ = ["EncodedMessage", "Message", "encode", "encode_message", "envelope", "sdk_message", "sections"]
 
-# The SDK's values for no limit, and for the latest time.
-_UNLIMITED: Final = 922_337_203_685_477
+# The SDK's value for the latest time.
 _LAST_EXPIRY: Final = 253_402_243_199_000
 _LONG_ANNOTATIONS: Final = frozenset({b"x-opt-enqueued-time", b"x-opt-locked-until"})
 _EMPTY_HEADER: Final = Header()
@@ -113,7 +112,7 @@ def _header(message: AmqpMessage) -> tuple[Header | None, tuple[int, int] | None
     if header is None:
         return None, None
     made = Header(header.durable, header.priority, header.time_to_live, header.first_acquirer, header.delivery_count)
-    if not header.time_to_live or header.time_to_live == _UNLIMITED:
+    if not header.time_to_live:
         return (None if made == _EMPTY_HEADER else made), None
     created = int(time.mktime(datetime.now(UTC).timetuple()) * 1000)
     return made, (created, min(_LAST_EXPIRY, created + header.time_to_live))
@@ -121,12 +120,8 @@ def _header(message: AmqpMessage) -> tuple[Header | None, tuple[int, int] | None
 
 def _properties(message: AmqpMessage, times: tuple[int, int] | None) -> tuple[Any, ...] | None:
     """Return the values of the properties in their order."""
-    given = message.properties
-    if given is None:
-        return None if times is None else Properties(creation_time=times[0], absolute_expiry_time=times[1])
-    created, expiry = given.creation_time, given.absolute_expiry_time
-    if times is not None:
-        created, expiry = times
+    given = _EMPTY_PROPERTIES if message.properties is None else message.properties
+    created, expiry = (given.creation_time, given.absolute_expiry_time) if times is None else times
     made = (
         given.message_id,
         given.user_id,

@@ -36,7 +36,7 @@ class RelaySendLink(SendLink):
     @property
     def in_use(self) -> bool:
         """True while a call uses the link."""
-        return super().in_use or (self._attachment is not None and self._attachment.users > 0)
+        return super().in_use or (self._attachment is not None and bool(self._attachment.users))
 
     def new_batch(self) -> RelayBatch:  # type: ignore[override]  # of encoded messages only
         """Return an empty batch with the limits of the link, which :meth:`open` has attached."""
@@ -68,7 +68,7 @@ class RelaySendLink(SendLink):
         if not slot.still_wanted():
             return False
         on_start()
-        sizes = (len(message.encoded) for message in batch.messages)
+        sizes = [len(message.encoded) for message in batch.messages]
         self._client.meter.count_sizes(self._client.send_operation, sizes)
         await self._send_raw(attachment, batch, remaining)
         return True
