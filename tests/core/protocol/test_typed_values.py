@@ -76,6 +76,7 @@ def encoded(value: Any) -> bytes:
         pytest.param((amqp_typed("SYMBOL", "d"), amqp_typed("ARRAY", ["a", "b"])), id="described array"),
         pytest.param((amqp_typed("SYMBOL", "d"), (amqp_typed("SYMBOL", "e"), [1])), id="described twice"),
         pytest.param((amqp_typed("ULONG", 0x24), [1]), id="described list with numeric descriptor"),
+        pytest.param((amqp_typed("ULONG", 0x26), [1]), id="described list with another one of AMQP itself"),
         pytest.param((amqp_typed("ULONG", 2**40), True), id="described boolean, whose descriptor the SDK drops"),
         pytest.param((b"binary", 1), id="binary descriptor"),
         pytest.param(("string", 1), id="string descriptor"),
@@ -134,6 +135,10 @@ def test_type_without_note_is_inferred(left: Any, guess: Any) -> None:
         ({b"k": 1}, ["MAP", None]),
         (b"x", ["DECIMAL128", 5]),
         (b"x", 5),
+        (True, "INT"),
+        (1, "BOOL"),
+        (1, "STRING"),
+        (b"x", "NULL"),
     ],
 )
 def test_mismatching_note_raises_value_error(value: Any, note: Any) -> None:

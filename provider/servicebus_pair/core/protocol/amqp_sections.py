@@ -64,7 +64,8 @@ def value_end(data: bytes, start: int) -> int:
     elif size == _ONE_BYTE_SIZE:
         end = start + 2 + data[start + 1]
     elif size == _FOUR_BYTE_SIZE:
-        end = start + 5 + int(_read_size(data, start + 1)[0])
+        (size,) = _read_size(data, start + 1)
+        end = start + 5 + size
     elif data[start] == _DESCRIBED and _BYTES[data[start + 1]]:  # AMQP has no described descriptors
         end = value_end(data, value_end(data, start + 1))
     else:

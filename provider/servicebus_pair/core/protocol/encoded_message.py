@@ -43,20 +43,24 @@ def broker_value(data: bytes, name: str) -> int | None:
             end = value_end(data, start + 3)
             if data[start + 2] == MESSAGE_ANNOTATIONS:
                 # Looked for before the items are split: one search is much faster, and the name is long.
-                found = data.find(encoded_name, start, end)
-                value = found + len(encoded_name)
-                return read_number(data, value) if found >= 0 else None
+                return number_behind(encoded_name, data[start:end])
             start = end
     except DECODING_ERRORS:
         pass
     return None
 
 
-def read_number(data: bytes, start: int) -> int | None:
-    """Return a number or a time; ``None`` for a value of another type."""
-    constructor = data[start]
+def number_behind(name: bytes, annotations: bytes) -> int | None:
+    """Return the number or time that follows a name; ``None`` if there is none."""
+    _, found, value = annotations.partition(name)
+    return read_number(value) if found else None
+
+
+def read_number(data: bytes) -> int | None:
+    """Return the number or time at the beginning; ``None`` for a value of another type."""
+    constructor = data[0]
     if constructor in (0x81, 0x83, 0x54, 0x55, 0x71, 0x80, 0x53, 0x44):
-        return int.from_bytes(data[start + 1 : value_end(data, start)], "big", signed=constructor not in (0x80, 0x53))
+        return int.from_bytes(data[1 : value_end(data, 0)], "big", signed=constructor not in (0x80, 0x53))
     return None
 
 

@@ -30,6 +30,7 @@ from servicebus_pair.core.protocol.encoded_message import (
     GROUP_ID,
     MESSAGE_ID,
     PROPERTY_FIELDS,
+    number_behind,
     read_number,
 )
 from servicebus_pair.core.protocol.relayed_message import MAP_START, ONLY_BROKER
@@ -164,18 +165,14 @@ def _position(annotations: bytes) -> tuple[int, int]:
     """Return sequence number and state."""
     if annotations and ONLY_BROKER.fullmatch(annotations, MAP_START.get(annotations[0], 0)):
         # One search each is much faster than to split the items, and the names are long.
-        number, state = (_number(annotations, annotations.find(name) + len(name), name) for name in _POSITION)
+        number, state = (number_behind(name, annotations) if name in annotations else 0 for name in _POSITION)
     else:
         items = _plain_items(annotations)
         found = dict(zip(items[::2], items[1::2], strict=True))
-        number, state = (read_number(found[name], 0) if name in found else 0 for name in _POSITION)
+        number, state = (read_number(found[name]) if name in found else 0 for name in _POSITION)
     if number is None or state is None or state not in _STATES:
         raise _UnusualError
     return number, state
-
-
-def _number(annotations: bytes, at: int, name: bytes) -> int | None:
-    return read_number(annotations, at) if at >= len(name) else 0
 
 
 def _optional_text(value: bytes) -> str | None:

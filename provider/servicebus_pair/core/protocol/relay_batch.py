@@ -42,9 +42,10 @@ class RelayBatch(SizedBatch[RelayedMessage]):
 
     def payload(self) -> tuple[bytes, int]:
         """Return what is sent, and its message format."""
-        if len(self.messages) == 1:
-            return self.messages[0].encoded, _SINGLE
-        parts = [batch_prefix(self.messages[0].encoded)]
+        first, *others = self.messages
+        if not others:
+            return first.encoded, _SINGLE
+        parts = [batch_prefix(first.encoded)]
         for message in self.messages:
             size = len(message.encoded)
             short = size < _SHORT_LIMIT

@@ -283,7 +283,8 @@ def _time_alias(value: bytes | None) -> int | None:
         return None
     if value[0] != _TIMESTAMP:
         raise UnusualMessageError("a time is no timestamp")
-    milliseconds = int(_read_long(value, 1)[0])
+    milliseconds: int
+    (milliseconds,) = _read_long(value, 1)
     if milliseconds not in TIMESTAMPS:
         raise UnusualMessageError("a time is out of range")
     return milliseconds
@@ -293,6 +294,4 @@ def _time_to_live(duration: str | None) -> int | None:
     if duration is None:
         return None
     milliseconds = parse_duration(duration) // _MILLISECOND
-    if milliseconds < 0:
-        raise UnusualMessageError("its time to live is negative")
     return None if milliseconds >= MAX_TIME_SPAN_MILLISECONDS else min(milliseconds, MAX_TIME_TO_LIVE)

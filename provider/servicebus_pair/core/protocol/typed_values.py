@@ -79,15 +79,17 @@ def value_body_note(value: Any) -> TypeNote | None:
 
 
 def _compound_note(kind: str, value: Any) -> TypeNote | None:
-    if kind == "DECIMAL128":
-        return [kind, str(value)]
-    if kind == "DESCRIBED":
-        return [kind, *_descriptor_note(value[0]), type_note(value[1])]
-    if kind == "MAP":
-        pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else value
-        notes = [type_note(item) for pair in pairs for item in pair]
-    else:
-        notes = [type_note(item) for item in value]
+    match kind:
+        case "DECIMAL128":
+            return [kind, str(value)]
+        case "DESCRIBED":
+            descriptor, inner = value
+            return [kind, *_descriptor_note(descriptor), type_note(inner)]
+        case "MAP":
+            pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else value
+            notes = [type_note(item) for pair in pairs for item in pair]
+        case _:
+            notes = [type_note(item) for item in value]
     return [kind, *notes] if kind == "ARRAY" or any(note is not None for note in notes) else None
 
 
