@@ -8,8 +8,12 @@ import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
+from azure.core.pipeline.transport import AioHttpTransport
 
 from servicebus_pair.core import ArmCoordinates, ClientSecret, Endpoint, Secret
 from servicebus_pair.core.errors import ServiceFaultError
@@ -111,6 +115,39 @@ async def test_an_answer_that_is_compressed_unasked_is_unpacked_up_to_the_same_l
             tracemalloc.stop()
 
     assert b"accept-encoding: identity" in seen[0].lower()
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip", "deflate"])
+@pytest.mark.parametrize("more", [0, 1])
+async def test_an_answer_is_read_up_to_its_limit(encoding: str, more: int):
+    pack = {"identity": bytes, "gzip": gzip.compress, "deflate": zlib.compress}[encoding]
+    body = pack(LISTING + b" " * (8 * MEGABYTE - len(LISTING) + more))
+
+    async def answer() -> AsyncIterator[bytes]:
+        yield FEED + f"Content-Encoding: {encoding}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async with serving(answer) as (address, _), administration_for(at(address)) as administration:
+        if more:
+            with pytest.raises(ServiceFaultError, match="larger than 8388608 bytes"):
+                await administration.queue_depths("contoso/")
+        else:
+            assert [depth.path for depth in await administration.queue_depths("contoso/")] == ["contoso/0"]
+
+
+async def test_requests_go_to_the_host_of_the_first_one_only(monkeypatch: pytest.MonkeyPatch):
+    sent: list[str] = []
+
+    async def send(_: object, request: Any, **__: object) -> None:
+        sent.append(request.url)
+
+    monkeypatch.setattr(AioHttpTransport, "send", send)
+    transport = GuardedTransport()
+    for url in ("https://m.example/1", "https://M.example/2"):
+        await transport.send(SimpleNamespace(url=url, headers={}))
+    for other in ("https://a.example/1", "https://z.example/1", "http://m.example/1", "https://m.example:444/1"):
+        with pytest.raises(HttpResponseError, match="another host"):
+            await transport.send(SimpleNamespace(url=other, headers={}))
+    assert sent == ["https://m.example/1", "https://M.example/2"]
 
 
 async def test_the_resource_manager_is_called_likewise():
