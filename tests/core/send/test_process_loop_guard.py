@@ -30,8 +30,9 @@ async def test_guard_rejects_another_loop(creating: bool) -> None:
         await asyncio.to_thread(lambda: asyncio.run(check()))
 
 
-async def test_guard_rejects_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("process", [-1, 2**40])
+async def test_guard_rejects_another_process(process: int, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = ProcessLoopGuard()
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(PairClosedError, match="not open in process -1: open a pair in each process"):
+    monkeypatch.setattr(os, "getpid", lambda: process)
+    with pytest.raises(PairClosedError, match=f"not open in process {process}: open a pair in each process"):
         guard.check(creating=True)

@@ -157,6 +157,40 @@ async def test_a_spool_that_is_four_fifths_full_says_so_once(tmp_path: Path, clo
     assert len(events) == 2
 
 
+async def test_a_spool_takes_exactly_as_much_as_its_limit_and_alarms_at_four_fifths(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    await spool_in(tmp_path / "measured", clock).write("flights", [new_message("x")])
+    [file] = (tmp_path / "measured" / "messages" / "flights").iterdir()
+    size, events = file.stat().st_size, list[Event]()
+    assert 0.8 * (5 * size) == 4 * size
+    spool, alarms = spool_in(tmp_path / "spool", clock, max_bytes=5 * size, emit=events.append), []
+    for _ in range(5):
+        await spool.write("flights", [new_message("x")])
+        alarms.append(len(events))
+    assert alarms == [0, 0, 0, 1, 1]
+    with pytest.raises(SpoolFullError):
+        await spool.write("flights", [new_message("")])
+    for another in (4, 5):
+        later = spool_in(tmp_path / "spool", clock, max_bytes=another * size + size - 1)
+        with pytest.raises(SpoolFullError):
+            await later.write("flights", [new_message("x")])
+    assert len(await spool.batches()) == 5
+
+
+@pytest.mark.parametrize(("seconds", "lists"), [(0, 1), (5, 1), (5.5, 2), (-5, 1), (-5.5, 2)])
+async def test_a_listing_serves_for_five_seconds_by_either_clock(
+    seconds: float, lists: int, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, listed = spool_in(tmp_path, clock), list[str]()
+    files = spool.storage.list
+    monkeypatch.setattr(spool.storage, "list", lambda folder="": (listed.append(folder), files(folder))[1])
+    await spool.write("flights", [new_message("x")])
+    clock.time += seconds
+    await spool.write("flights", [new_message("x")])
+    assert len(listed) == lists
+
+
 async def test_what_another_process_wrote_counts_against_the_limit(tmp_path: Path, clock: ManualClock) -> None:
     one, two = spool_in(tmp_path, clock, max_bytes=2_000), spool_in(tmp_path, clock, max_bytes=2_000)
     await one.write("flights", [new_message("x")])

@@ -69,7 +69,7 @@ class InFlightSends:
 
     def __exit__(self, *_: object) -> None:
         self._count -= 1
-        if self._count == 0 and self._idle is not None:
+        if not self._count and self._idle is not None:
             self._idle.set()
 
     async def close(self, *, grace: float) -> int:

@@ -6,7 +6,7 @@ the call timeout of each queue in turn; the time for all failing queues together
 
 from __future__ import annotations
 
-from math import inf, isnan
+from math import inf
 from typing import Final
 
 from servicebus_pair.core.model.errors import ConfigurationError, SendTimeoutError, ServiceError, TimedOutError
@@ -44,8 +44,6 @@ class Deadline:
         :param last: the failure that used up the time, if any.
         :raises SendTimeoutError: the deadline has passed.
         """
-        if self.at == inf:
-            return inf
         seconds = self.at - self._clock.now()
         if seconds <= 0:
             raise self.timeout_error(last=last)
@@ -112,6 +110,4 @@ class BacklogSearchBudget:
 
 
 def _is_duration(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return not isnan(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0

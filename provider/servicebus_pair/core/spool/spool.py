@@ -201,7 +201,7 @@ class Spool:
 
         :raises SpoolError: the spool, or a file of it that is not set aside, cannot be read.
         """
-        for folder in (_MESSAGES, SET_ASIDE):
+        for folder, is_aside in ((_MESSAGES, False), (SET_ASIDE, True)):
             for file in await self._call("list", self.storage.list, folder):
                 if not file.name.endswith(_SUFFIX):
                     continue
@@ -211,10 +211,10 @@ class Spool:
                 except FileNotFoundError:
                     continue  # emptied meanwhile
                 except (ForeignFileError, WrongKeyError) as error:
-                    if folder == SET_ASIDE:
+                    if is_aside:
                         continue
                     raise SpoolError(f"cannot read {file.name} of the spool: {error}") from error
-                yield content.entity, folder == SET_ASIDE, content.messages
+                yield content.entity, is_aside, content.messages
 
     async def read(self, batch: SpooledBatch) -> SpoolFile:
         """Return the messages of a batch, to be delivered.

@@ -143,7 +143,7 @@ def _whole(record: bytes, length: int, checksum: int) -> bytes:
 
 
 def _read_header(content: bytes) -> tuple[bytes, dict[str, Any]]:
-    end = content.find(b"\n", 0, _MAX_HEADER_BYTES) + 1
+    end = content[:_MAX_HEADER_BYTES].find(b"\n") + 1
     try:
         about = json.loads(content[:end])
         # Both are shown to people, and the entity names where messages go.
