@@ -94,6 +94,11 @@ def test_failed_listing_is_explained_by_what_the_links_show(
     assert found == CheckResult(works=False, why=why)
 
 
+def test_what_was_lost_first_says_why() -> None:
+    found = evaluate_attempts("contoso", Attempts(send=LOST, listen=LATE, manage=None, queue="q"))
+    assert found.reach == CheckResult(works=False, why="lost")
+
+
 def test_result_as_text() -> None:
     assert str(CheckResult(works=None)) == "not known"
     assert str(CheckResult(works=False, why="the right Send is missing")) == "no (the right Send is missing)"

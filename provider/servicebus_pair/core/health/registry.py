@@ -141,10 +141,11 @@ class HealthRegistry:
             except Exception as failure:  # noqa: BLE001 - the user's observer may raise anything
                 failures.append(failure)
         if failures:
+            first = next(iter(failures))
             raise ObserverError(
                 f"{len(failures)} of {len(self.observers)} observers failed on {type(event).__name__}, "
-                f"first {type(failures[0]).__name__}: {failures[0]}"
-            ) from failures[0]
+                f"first {type(first).__name__}: {first}"
+            ) from first
 
     def emit_best_effort(self, event: Event) -> None:
         """Like :meth:`emit`, but log an observer's error: no message depends on this event."""

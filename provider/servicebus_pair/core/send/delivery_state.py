@@ -143,7 +143,10 @@ class DeliveryState:
 
     def result(self) -> SendResult:
         """Return what was accepted so far."""
-        return self._accepted[0] if len(self._accepted) == 1 else SendResult.total(self._accepted)
+        match self._accepted:
+            case [only]:
+                return only
+        return SendResult.total(self._accepted)
 
 
 _NO_COPIES: Final[Mapping[TrackedMessage, AmqpMessage]] = {}

@@ -60,6 +60,15 @@ def test_an_array_that_says_that_it_is_longer_than_its_message_is_refused() -> N
         decoded(array(b"\x56", b"\x01", 65_536, size=100_000))
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_an_array_may_end_with_its_message_and_not_behind_it(small: bool) -> None:
+    count = LIMIT + 1
+    size = 1 + count + (1 if small else 4)
+    assert decoded(array(b"\x56", b"\x01" * count, count, size=size, small=small)) == [True] * count
+    with pytest.raises(ValueError, match=f"an AMQP array of {size + 1} bytes says that it has {count} elements"):
+        decoded(array(b"\x56", b"\x01" * count, count, size=size + 1, small=small))
+
+
 def test_a_descriptor_that_is_itself_compound_is_refused() -> None:
     with pytest.raises(ValueError, match="descriptor of type 0xf0"):
         decoded(array(b"\x00\xf0", bytes(100), 100))

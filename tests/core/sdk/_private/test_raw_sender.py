@@ -97,6 +97,18 @@ async def test_no_more_is_sent_than_the_service_gave_credit_for(
     await asyncio.wait(sending)
 
 
+async def test_credit_is_counted_from_what_was_delivered_before() -> None:
+    handler = FakeHandler()
+    handler._link.delivery_count, handler._link.current_link_credit = 5, 3
+    raw = RawSender(handler.owner)
+    sending = [asyncio.create_task(raw.send(b"x", message_format=0, timeout=5.0)) for _ in range(8)]
+    await asyncio.sleep(1.0)
+    assert len(handler._connection.written) == 3
+    for task in sending:
+        task.cancel()
+    await asyncio.wait(sending)
+
+
 async def test_nothing_is_sent_while_the_window_of_the_session_is_closed() -> None:
     handler, raw = opened()
     handler._session.remote_incoming_window = 0

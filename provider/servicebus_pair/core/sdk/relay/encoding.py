@@ -21,11 +21,12 @@ def encode_message(message: AmqpMessage | RelayedMessage) -> RelayedMessage:
 
     batch = EncodedBatch(_NO_LIMIT)
     batch.try_add(message)
+    [message_id] = batch.ids
     properties = message.properties
     session = None if properties is None else properties.group_id
     return RelayedMessage(
         bytes(message_encoding.encode_message(message)),
-        batch.ids[0],
+        message_id,
         session_id=None if session is None else to_text(session),
         partition_key=partition_key(message),
     )

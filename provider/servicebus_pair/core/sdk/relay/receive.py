@@ -93,7 +93,8 @@ class RelayReceiveLink(ReceiveLink):
     ) -> ServiceError | None:
         """Move one message to the dead-letter queue; return the failure or ``None``."""
         error = (reason, description)
-        return (await self._settle_raw([message], Settlement.DEAD_LETTER, error=error, timeout=timeout))[0]
+        [outcome] = await self._settle_raw([message], Settlement.DEAD_LETTER, error=error, timeout=timeout)
+        return outcome
 
     async def _settle_raw(
         self,
