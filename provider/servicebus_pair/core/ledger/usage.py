@@ -59,8 +59,11 @@ def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Mapping[
     :param route: ``primary``, ``backlog`` or ``spooled``.
     """
     further = further_increments(size_bytes)
-    if kind == "syphoned":
-        return {"receives": 1, "settlements": 1, "sends": 1, "further_increments": 2 * further}
-    if route == "spooled":
-        return {}
-    return {"sends" if route == "primary" else "diverts": 1, "further_increments": further}
+    match kind, route:
+        case "syphoned", _:
+            return {"receives": 1, "settlements": 1, "sends": 1, "further_increments": 2 * further}
+        case _, "spooled":
+            return {}
+        case _, "primary":
+            return {"sends": 1, "further_increments": further}
+    return {"diverts": 1, "further_increments": further}

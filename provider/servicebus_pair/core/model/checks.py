@@ -28,9 +28,10 @@ _PLAIN_LOCATION: Final = re.compile(r"[\w ./\\:~-]*")
 def boolean(name: str, value: Any) -> bool:
     """Check a boolean, or the text ``true`` or ``false`` in any case."""
     folded = str(value).strip().lower() if isinstance(value, bool | str) else ""
-    if folded not in {"true", "false"}:
+    found = {"true": True, "false": False}.get(folded)
+    if found is None:
         raise ConfigurationError(f"{name} is {value!r}: allowed are true and false")
-    return folded == "true"
+    return found
 
 
 def choice(*allowed: str) -> Callable[[str, Any], str]:

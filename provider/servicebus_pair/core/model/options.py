@@ -259,7 +259,7 @@ class Endpoint:
             host=host,
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
-            emulator=parts.get(_EMULATOR, "").lower() == "true",
+            emulator=boolean(_EMULATOR, parts.get(_EMULATOR, False)),
             connection_string=Secret(normalized),
             transport=transport,
             ca_file=ca_file,

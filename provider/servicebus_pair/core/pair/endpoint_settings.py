@@ -136,7 +136,7 @@ def non_empty(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in settings.items()
-        if value is not None and value != "" and value not in _FORM_DEFAULTS.get(name, ())
+        if value not in (None, "", *_FORM_DEFAULTS.get(name, ()))
     }
 
 

@@ -74,7 +74,7 @@ def read_pair_settings(
     :param referenced: the settings that these references name, by side.
     :raises ConfigurationError: a setting is wrong; the text names it, its value (never a secret) and what is allowed.
     """
-    given = {name: value for name, value in settings.items() if value is not None and value != ""}
+    given = {name: value for name, value in settings.items() if value not in (None, "")}
     refuse_misplaced_secrets(given)
     known = {f"{side}_{name}" for side in SIDES for name in (*ENDPOINT_SETTINGS, REFERENCE)}
     unknown = sorted(set(given) - known - set(OPTION_CHECKS))

@@ -271,7 +271,7 @@ class PairReceiver:
         if not messages or link is None:
             return len(messages)
         async with self._interrupting():
-            settle = link.complete if action == "complete" else link.abandon
+            settle = {"complete": link.complete, "abandon": link.abandon}[action]
             outcomes = await settle(messages, timeout=_CALL_TIMEOUT)
         return self._settled(messages, outcomes, action)
 

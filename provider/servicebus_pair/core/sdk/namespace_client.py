@@ -266,16 +266,18 @@ class NamespaceClient:
         await close_quietly(self._client)
 
 
+_TRANSPORT_TYPES: Final = {"amqp": TransportType.Amqp, "websocket": TransportType.AmqpOverWebsocket}
+
+
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     optional = {
         "custom_endpoint_address": endpoint.endpoint_address,
         "connection_verify": endpoint.ca_file,
         "ssl_context": shared_ssl_context(endpoint.ca_file, tls=not endpoint.emulator),
     }
-    websocket = endpoint.transport == "websocket"
     settings: dict[str, Any] = {
         "retry_total": 0,
-        "transport_type": TransportType.AmqpOverWebsocket if websocket else TransportType.Amqp,
+        "transport_type": _TRANSPORT_TYPES[endpoint.transport],
         **{name: value for name, value in optional.items() if value is not None},
     }
     if endpoint.connection_string is not None:

@@ -23,7 +23,7 @@ def open_storage(location: str, *, what: str = "spool", mode: int = PRIVATE) -> 
     """
     if is_folder(location):
         parts = urlsplit(location)
-        path = location if parts.scheme == "" else parts.path
+        path = parts.path if parts.scheme else location
         if not path.startswith("/"):
             raise ConfigurationError(f"{what} is {location!r}: it must be an absolute path or a URL")
         return FolderStorage(path, mode=mode)
