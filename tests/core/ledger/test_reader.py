@@ -108,13 +108,15 @@ def test_a_line_is_read_up_to_its_limit_and_counts_once(tmp_path: Path, size: in
 
 @pytest.mark.parametrize(("more", "readable"), [("", True), ("x", False)])
 def test_a_text_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, more: str, readable: bool) -> None:
-    rows = [{**WHOLE, "queue": None, "id": text, "other": [1]} for text in ("m", "x" * LONGEST + more)]
+    whole = {**WHOLE, **dict.fromkeys(("queue", "digest", "spool"), "x"), "other": [1]}
+    rows = [{**whole, "id": text} for text in ("m", "x" * LONGEST + more)]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert [each is not None for each in read_records(tmp_path)] == [readable] * 2
 
 
 def test_a_part_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parquet.write_table(pa.Table.from_pylist([WHOLE, WHOLE]), tmp_path / "a.parquet", row_group_size=1)
+    whole = {**WHOLE, **dict.fromkeys(("queue", "digest", "spool"), "x")}
+    parquet.write_table(pa.Table.from_pylist([whole, whole]), tmp_path / "a.parquet", row_group_size=1)
     size = parquet.read_metadata(tmp_path / "a.parquet").row_group(1).total_byte_size
     monkeypatch.setattr(reader, "_MAX_GROUP_BYTES", size)
     assert None not in list(read_records(tmp_path))

@@ -16,6 +16,7 @@ from servicebus_pair.core.ledger import segments
 from servicebus_pair.core.ledger.segments import check_ledger, ledger_storage, open_ledger, writer_name
 from servicebus_pair.core.model.errors import ConfigurationError, ObserverError
 from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
+from tests.core.support.manual_clock import ManualClock
 
 
 def sent(name: str) -> MessagesAccepted:
@@ -65,10 +66,10 @@ def test_section_9_a_move_is_in_the_store_at_once_and_sends_when_they_are_flushe
 
 
 def test_section_9_sends_become_a_segment_every_few_seconds(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(segments, "time", SimpleNamespace(time=time.time, monotonic=lambda: now))
+    clock = ManualClock(100.0)
+    monkeypatch.setattr(segments, "time", SimpleNamespace(time=time.time, monotonic=clock.now))
     with open_ledger(location, run="monday") as ledger:
-        for now, expected in (
+        for clock.time, expected in (
             (100.0, []),
             (109.9, []),
             (110.0, [["a0", "a1", "a2"]]),

@@ -182,7 +182,7 @@ def _price(operations: int, tiers: Sequence[PriceTier]) -> Decimal:
             tier.per_million * max(0, min(operations, end) - tier.beyond) / _MILLION
             for tier, end in zip(tiers, ends, strict=True)
         ),
-        Decimal(0),
+        Decimal(),
     )
 
 

@@ -133,11 +133,7 @@ def refuse_misplaced_secrets(given: Mapping[str, Any], label: Callable[[str], st
 
 def non_empty(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without empty values and without the defaults of Airflow's connection form."""
-    return {
-        name: value
-        for name, value in settings.items()
-        if value not in (None, "", *_FORM_DEFAULTS.get(name, ()))
-    }
+    return {name: value for name, value in settings.items() if value not in (None, "", *_FORM_DEFAULTS.get(name, ()))}
 
 
 def find_secrets(settings: Mapping[str, Any]) -> list[str]:

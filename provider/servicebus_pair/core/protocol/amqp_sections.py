@@ -16,7 +16,7 @@ BODY: Final = 0x75
 """The first of three descriptors of bodies; smaller ones are of sections before the body."""
 
 NULL: Final = b"\x40"
-# Constructors for up to 255 bytes or items; those for more are 16 higher.
+# Constructors for up to 255 bytes or items; those for more have one bit more.
 BINARY: Final = 0xA0
 STRING: Final = 0xA1
 SYMBOL: Final = 0xA3
@@ -44,7 +44,7 @@ _BYTES_BY_CATEGORY: Final = {
 }
 _BYTES: Final = tuple(_BYTES_BY_CATEGORY.get(constructor >> 4, 0) for constructor in range(256))
 # Where the items of a list or map begin.
-_FIRST_ITEM: Final = {LIST: 3, MAP: 3, LIST + _WIDE: 9, MAP + _WIDE: 9, _EMPTY_LIST: 1}
+_FIRST_ITEM: Final = {LIST: 3, MAP: 3, LIST | _WIDE: 9, MAP | _WIDE: 9, _EMPTY_LIST: 1}
 _FIRST_CHARACTER: Final = {**dict.fromkeys((0xA0, 0xA1, 0xA3), 2), **dict.fromkeys((0xB0, 0xB1, 0xB3), 5)}
 _UINT: Final = Struct(">BI").pack
 _COMPOUND: Final = Struct(">BII").pack
@@ -121,7 +121,7 @@ def _join(constructor: int, items: list[bytes]) -> bytes:
     # The size field counts the count field, too.
     if len(content) + 1 < _NARROW_LIMIT:  # and so is the count, since each item has at least one byte
         return bytes((constructor, len(content) + 1, count)) + content
-    return _COMPOUND(constructor + _WIDE, len(content) + 4, count) + content
+    return _COMPOUND(constructor | _WIDE, len(content) + 4, count) + content
 
 
 def binary(content: bytes) -> bytes:
@@ -138,7 +138,7 @@ def _sized(constructor: int, content: bytes) -> bytes:
     length = len(content)
     if length < _NARROW_LIMIT:
         return bytes((constructor, length)) + content
-    return _UINT(constructor + _WIDE, length) + content
+    return _UINT(constructor | _WIDE, length) + content
 
 
 def timestamp(milliseconds: int) -> bytes:

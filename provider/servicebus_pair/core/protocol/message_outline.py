@@ -39,9 +39,9 @@ _WIDE: Final = 0x10
 # Numbers, times, UUIDs, texts and binaries: every decoder reads them, and none of their values is out of its range.
 _PLAIN: Final = frozenset(
     (*range(0x40, 0x45), *range(0x50, 0x57), 0x60, 0x61, *range(0x70, 0x73), *range(0x80, 0x84), 0x98)
-) | {constructor + wide for constructor in (BINARY, STRING, SYMBOL) for wide in (0, _WIDE)}
-_TEXT: Final = (STRING, STRING + _WIDE, SYMBOL, SYMBOL + _WIDE)
-_DATA: Final = (BINARY, BINARY + _WIDE)
+) | {constructor | wide for constructor in (BINARY, STRING, SYMBOL) for wide in (0, _WIDE)}
+_TEXT: Final = (STRING, STRING | _WIDE, SYMBOL, SYMBOL | _WIDE)
+_DATA: Final = (BINARY, BINARY | _WIDE)
 _FIRST_WIDE: Final = 0xB0
 _CONTENT_TYPE: Final = 6
 _STATES: Final = range(3)

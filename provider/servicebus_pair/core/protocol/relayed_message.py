@@ -66,7 +66,7 @@ _NARROW_LIST: Final = b"\xc0"
 _FIRST_FIELD: Final = 3
 _PROPERTIES_PREFIX: Final = section(PROPERTIES, b"")
 _NARROW_TEXT: Final = 0xA1
-_TEXT: Final = (STRING, STRING + 0x10)
+_TEXT: Final = (STRING, STRING | 0x10)
 _TIMESTAMP: Final = 0x83
 _SCHEDULED_NAME: Final = text(SCHEDULED_TIME, constructor=SYMBOL)
 _BROKER_NAMES: Final = frozenset(text(name, constructor=SYMBOL) for name in BROKER_ANNOTATIONS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.model.errors import ConfigurationError, NoBacklogQueueError, SendTimeoutError
 from servicebus_pair.core.model.health_transitions import BeginSpool

@@ -107,6 +107,29 @@ async def test_every_other_frame_is_given_to_the_sdk() -> None:
     assert [each[1] for each in handler._connection.given] == [each[10] for each in others]
 
 
+@pytest.mark.parametrize(
+    ("current", "allowed", "wanted", "changes"),
+    [
+        (0, 10, 10, True),
+        (10, 10, 10, False),
+        (6, 10, 10, True),  # all that is wanted
+        (6, 10, 20, False),  # more than half is left
+        (5, 10, 20, True),
+        (12, 10, 20, True),
+        (0, 0, 5, False),
+        (4, 0, 5, True),
+    ],
+)
+async def test_credit_is_changed_when_half_is_used_or_all_that_is_wanted_is_allowed(
+    current: int, allowed: int, wanted: int, changes: bool
+) -> None:
+    handler, raw = opened()
+    handler._link.current_link_credit, raw._size_known = current, True
+    raw._window = SimpleNamespace(credit={wanted: allowed}.get)  # type: ignore[assignment]
+    assert await raw._ask_for(wanted) == allowed
+    assert handler._link.flows == [{"link_credit": allowed}] * changes
+
+
 async def test_at_least_one_frame_is_asked_for_however_little_memory_there_is() -> None:
     handler = FakeHandler()
     raw = RawReceiver(handler.owner, max_bytes=100)
@@ -142,7 +165,7 @@ def transfer(number: int) -> bytes:
         ([0.3, 0.38], 2, 0.48),
         ([1.9], 1, 2.0),
         # More and more arrives: what has arrived for 5 s behind the wait is returned.
-        ([0.04 * number for number in range(1, 250)], 175, 7.0),
+        ([0.04 * number for number in range(1, 250)], 175, 7.04),
     ],
     ids=["nothing", "one", "two", "late", "endless"],
 )

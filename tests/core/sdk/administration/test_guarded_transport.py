@@ -120,8 +120,8 @@ async def test_an_answer_that_is_compressed_unasked_is_unpacked_up_to_the_same_l
 @pytest.mark.parametrize("encoding", ["identity", "gzip", "deflate"])
 @pytest.mark.parametrize("more", [0, 1])
 async def test_an_answer_is_read_up_to_its_limit(encoding: str, more: int):
-    pack = {"identity": bytes, "gzip": gzip.compress, "deflate": zlib.compress}[encoding]
-    body = pack(LISTING + b" " * (8 * MEGABYTE - len(LISTING) + more))
+    packs: dict[str, Callable[[bytes], bytes]] = {"identity": bytes, "gzip": gzip.compress, "deflate": zlib.compress}
+    body = packs[encoding](LISTING + b" " * (8 * MEGABYTE - len(LISTING) + more))
 
     async def answer() -> AsyncIterator[bytes]:
         yield FEED + f"Content-Encoding: {encoding}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body

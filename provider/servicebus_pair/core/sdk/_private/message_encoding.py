@@ -32,7 +32,7 @@ _PROPERTIES: Final = b"\x00\x53\x73"
 _APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
 _DATA: Final = b"\x00\x53\x75"
 _NULL: Final = 0x40
-# Constructors for values of up to 255 bytes; those for longer values are 16 higher.
+# Constructors for values of up to 255 bytes; those for longer values have one bit more.
 _BINARY: Final = 0xA0
 _STRING: Final = 0xA1
 _SYMBOL: Final = 0xA3
@@ -227,7 +227,7 @@ def _put(output: bytearray, constructor: int, value: bytes) -> None:
         output.append(constructor)
         output.append(length)
     else:
-        output.append(constructor + _WIDE)
+        output.append(constructor | _WIDE)
         output += length.to_bytes(4, "big")
     output += value
 
@@ -238,7 +238,7 @@ def _put_compound(output: bytearray, constructor: int, count: int, items: bytear
     if size < _NARROW_LIMIT:  # and so is the count, since each item has at least one byte
         output += bytes((constructor, size, count))
     else:
-        output.append(constructor + _WIDE)
+        output.append(constructor | _WIDE)
         output += (size + 3).to_bytes(4, "big")
         output += count.to_bytes(4, "big")
     output += items
