@@ -113,6 +113,8 @@ def test_documented_sql_runs(spark: SparkSession, pair: Pair):
         rows = [("AA1 was late", "active"), ("UA2 was not", "active")]
         for result in (results[-3], results[-1]):
             assert [tuple(row) for row in result.collect()] == rows
+        of_jvm = spark._jsparkSession.read().format("servicebus").option("credential", "env:PAIR")  # as Scala does
+        assert of_jvm.option("entity", queue).load().count() == len(rows)
         with pytest.raises(AnalysisException, match="give them in the statement, as in SELECT"):
             spark.sql("SELECT * FROM queue").collect()
     finally:
