@@ -95,6 +95,8 @@ class _Collector:
         """Yield the metrics."""
         yield self._gauge("build_info", "The version of the emulator", {"version": version()}, value=1)
         yield self._gauge("connections", "Open AMQP connections", {}, value=self._broker.connection_count)
+        opened: dict[tuple[str, ...], float] = {(): self._broker.connections_opened}
+        yield self._counter("connections_opened", "AMQP connections since the start", (), opened)
         yield self._gauge("links", "Open AMQP links to entities", {}, value=self._broker.link_count)
         yield from self._of_entities()
         yield self._counter(

@@ -123,6 +123,8 @@ async def test_connections_links_and_the_journal_are_reported(hosted: HostedName
         found = await scrape(hosted)
     assert (before("connections"), before("links")) == (0, 0)
     assert (found("connections"), found("links")) == (2, 2)
+    again = await scrape(hosted)
+    assert (again("connections"), again("connections_opened_total")) == (0, 2)
     assert found("journal_commits_total") > before("journal_commits_total") > 0
     assert 0 < found("journal_commit_seconds_total") < 60
     assert found("build_info") == 1

@@ -72,6 +72,7 @@ class Broker:
         self._ready_queues: set[MessageQueue] = set()
         self._replies: list[tuple[BrokerConnection, Callable[[], None]]] = []
         self._connections: set[BrokerConnection] = set()
+        self.connections_opened = 0
         self._dirty: set[BrokerConnection] = set()
         self._links: set[EntityLink] = set()
         self.refusals: Counter[str] = Counter()
@@ -154,6 +155,7 @@ class Broker:
     def add_connection(self, connection: BrokerConnection) -> None:
         """Register a connection."""
         self._connections.add(connection)
+        self.connections_opened += 1
         self.fault_injector.add_connection(connection)
 
     def remove_connection(self, connection: BrokerConnection) -> None:
