@@ -35,8 +35,8 @@ from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN, PeekTarget
-from servicebus_pair.spark.base.peek_client import PeekClient, PeekCursor, iterate
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
+from servicebus_pair.spark.connections.peek_client import PeekClient, PeekCursor, iterate
 
 PEEKED_SCHEMA: Final = RowSchema(
     {

@@ -26,7 +26,7 @@ from servicebus_pair.core.sdk import (
 )
 from servicebus_pair.spark.base.claims import Claims, numbers_of
 from servicebus_pair.spark.base.offsets import MAIN, PeekTarget
-from servicebus_pair.spark.base.peek_client import LOCK_WAIT, PeekCursor
+from servicebus_pair.spark.connections.peek_client import LOCK_WAIT, PeekCursor
 
 ClaimedNumbers = Mapping[tuple[str, str], Sequence[int]]
 ResultT = TypeVar("ResultT")
@@ -78,6 +78,11 @@ class ClaimClient:
     async def end(self, address: str, first: int) -> int:
         """Return the sequence number after the last message of a queue without sessions, searched from ``first`` on."""
         return await PeekCursor(self._links[address]).end(first)
+
+    async def waiting(self, address: str, first: int) -> int:
+        """Return how many sequence numbers the messages of a queue without sessions cover, from ``first`` on."""
+        found = await PeekCursor(self._links[address]).available(first)
+        return 0 if found is None else found.end - found.first
 
     async def deferred(self) -> ClaimedNumbers:
         """Return all deferred messages of the queues, which reads each queue once by peek.

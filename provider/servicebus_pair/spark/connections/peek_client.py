@@ -6,7 +6,8 @@ Sessions are the exception: a session can only be peeked while its lock is held.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Generator, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -31,6 +32,7 @@ from servicebus_pair.spark.base.offsets import (
     check_not_partitioned,
     find_end,
 )
+from servicebus_pair.spark.connections.kept_connections import kept
 
 PageT = TypeVar("PageT")
 
@@ -42,6 +44,7 @@ _PROBE_SIZE: Final = 10
 _CALL_SECONDS: Final = 30.0
 _ACCEPT_WAIT: Final = 1.0
 _ATTEMPTS: Final = 3
+_MAX_LINKS: Final = 16
 _REFUSED_HINT: Final = (
     "(an entity that requires sessions is read with option sessionId, or received with requiresSession=true, "
     "a topic through its subscriptions, "
@@ -54,18 +57,44 @@ class PeekClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._client = NamespaceClient(endpoint)
+        self._cursors: dict[PeekTarget, PeekCursor] = {}
         self.namespace: Final = endpoint.namespace
 
+    @classmethod
+    @contextmanager
+    def kept(cls, reference: Hashable, endpoint: Endpoint) -> Iterator[tuple[SyncBridge, PeekClient]]:
+        """Lend a client, perhaps of an earlier task in this process, and the bridge that runs its coroutines.
+
+        :param reference: where ``endpoint`` is from.
+        """
+
+        async def open_client() -> PeekClient:
+            return cls(endpoint)
+
+        with kept((cls, reference), endpoint, open_client) as loan:
+            yield loan.bridge, loan.connection
+
     def cursor(self, target: PeekTarget, *, outlines: OutlineReader | None = None) -> PeekCursor:
-        """Return a cursor over one queue; its link opens on first use.
+        """Return the cursor over one queue; its link opens on first use, and stays open until :meth:`leave`.
 
         :param outlines: reads messages of which no more is needed than their outlines.
         """
         if target.sub_queue == MAIN and target.session_id is not None:
             return PeekCursor(self._client.session_link(target.path, wait=_ACCEPT_WAIT, session_id=target.session_id))
-        link = self._client.receive_link(target.path if target.sub_queue == MAIN else target.address)
-        link.outlines = outlines
-        return PeekCursor(link)
+        cursor = self._cursors.pop(target, None)
+        if cursor is None:
+            link = self._client.receive_link(target.path if target.sub_queue == MAIN else target.address)
+            link.outlines = outlines
+            cursor = PeekCursor(link)
+        self._cursors[target] = cursor
+        return cursor
+
+    async def leave(self, cursor: PeekCursor) -> None:
+        """Close the cursor of a session, which releases its lock; keep that of a queue, if it is not one of many."""
+        if cursor not in self._cursors.values():
+            await cursor.close()
+        while len(self._cursors) > _MAX_LINKS:
+            await self._cursors.pop(next(iter(self._cursors))).close()
 
     def session_browser(self, path: str, *, expected: Iterable[str], lock_wait: float) -> SessionBrowser:
         """Return a browser of all sessions of a queue that requires them."""
@@ -98,7 +127,7 @@ class PeekCursor(MessageBrowser):
         self._receive_link = link
 
     async def close(self) -> None:
-        """Close the link, which releases the lock of a session."""
+        """Close the link."""
         await self._receive_link.close()
 
     async def page(

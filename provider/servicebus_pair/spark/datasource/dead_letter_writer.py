@@ -19,10 +19,10 @@ from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import ConfigurationError, LockLostError
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.core.sdk import ReceivedMessage, ReceiveLink
-from servicebus_pair.spark.base.claim_client import ClaimClient
 from servicebus_pair.spark.base.offsets import MAIN, PeekTarget
-from servicebus_pair.spark.base.peek_client import LOCK_WAIT, PeekClient
 from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, redact_errors
+from servicebus_pair.spark.connections.claim_client import ClaimClient
+from servicebus_pair.spark.connections.peek_client import LOCK_WAIT, PeekClient
 from servicebus_pair.spark.datasource.option_table import Direction, parse_options
 from servicebus_pair.spark.datasource.options import PairAccess
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from servicebus_pair.core import SyncBridge
+from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.model import SystemClock
 from servicebus_pair.spark.base.offsets import (
     FIRST_SEQUENCE_NUMBER,
@@ -33,7 +33,6 @@ from servicebus_pair.spark.base.offsets import (
     split_range,
     starting_offsets,
 )
-from servicebus_pair.spark.base.peek_client import PeekClient, PeekCursor, iterate
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 from servicebus_pair.spark.base.spark_version import (
     ReadAllAvailable,
@@ -42,6 +41,7 @@ from servicebus_pair.spark.base.spark_version import (
     SupportsTriggerAvailableNow,
     check_stream_read,
 )
+from servicebus_pair.spark.connections.peek_client import PeekClient, PeekCursor, iterate
 from servicebus_pair.spark.datasource.option_table import LATEST
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.read_filters import RowFilter
@@ -210,7 +210,7 @@ class _Planner:
         self._clock = SystemClock()
         self._last_empty_at = -inf
         with redact_errors(self._redaction):
-            client = _connect(options, self._redaction)
+            client = PeekClient(_endpoint(options, self._redaction))
         self._resources = ExitStack()
         self._bridge = self._resources.enter_context(SyncBridge())
         self._resources.callback(lambda: self._bridge.run(client.close()))
@@ -283,24 +283,19 @@ def _read(
         raise TypeError(f"the partition is a {type(partition).__name__}: it must be a PeekRange")
     redaction = Redaction()
     with redact_errors(redaction):
-        client = _connect(options, redaction)
-        with SyncBridge() as bridge:
-            try:
-                cursor = client.cursor(partition.target)
-                end = bridge.run(cursor.end(partition.start)) if partition.end is None else partition.end
-                pages = cursor.pages(partition.start, end=end)
-                for page in iterate(bridge, pages):
-                    rows = (
-                        [message for message in page if row_filter.matches(message)] if row_filter.conditions else page
-                    )
-                    yield to_record_batch(rows, namespace=client.namespace, target=partition.target, columns=columns)
-            finally:
-                bridge.run(client.close())
+        endpoint = _endpoint(options, redaction)
+        with PeekClient.kept((options.access.reference, options.secondary), endpoint) as (bridge, client):
+            cursor = client.cursor(partition.target)
+            end = bridge.run(cursor.end(partition.start)) if partition.end is None else partition.end
+            for page in iterate(bridge, cursor.pages(partition.start, end=end)):
+                rows = [message for message in page if row_filter.matches(message)] if row_filter.conditions else page
+                yield to_record_batch(rows, namespace=client.namespace, target=partition.target, columns=columns)
+            bridge.run(client.leave(cursor))
 
 
-def _connect(options: ReadOptions, redaction: Redaction) -> PeekClient:
+def _endpoint(options: ReadOptions, redaction: Redaction) -> Endpoint:
     settings = options.access.resolve(redaction)
-    return PeekClient(settings.secondary if options.secondary else settings.primary)
+    return settings.secondary if options.secondary else settings.primary
 
 
 def _explicit(offsets: Any) -> Offsets:

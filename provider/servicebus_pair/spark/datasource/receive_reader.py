@@ -7,16 +7,18 @@ then, before anything else is claimed. A batch that is repeated after a restart 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import inf
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from servicebus_pair.core import SyncBridge
-from servicebus_pair.spark.base.claim_client import ClaimClient, ClaimedNumbers
 from servicebus_pair.spark.base.claims import (
     Claims,
     Ranges,
@@ -28,7 +30,6 @@ from servicebus_pair.spark.base.claims import (
     numbers_of,
 )
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, PeekTarget
-from servicebus_pair.spark.base.peek_client import PeekClient, iterate
 from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, redact_errors
 from servicebus_pair.spark.base.spark_version import (
     ReadLimit,
@@ -36,6 +37,8 @@ from servicebus_pair.spark.base.spark_version import (
     SupportsTriggerAvailableNow,
     check_stream_read,
 )
+from servicebus_pair.spark.connections.claim_client import ClaimClient, ClaimedNumbers
+from servicebus_pair.spark.connections.peek_client import PeekClient, iterate
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.read_schema import SCHEMA, to_record_batch
 
@@ -73,7 +76,7 @@ class ServiceBusReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """Return ``maxMessagesPerTrigger`` as a read limit."""
         limit = self._options.max_messages
-        return ReadMaxRows(CLAIMED_MESSAGES if limit is None else limit)
+        return ReadMaxRows(max(CLAIMED_MESSAGES, self._options.min_messages or 0) if limit is None else limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Remove the messages of the batch that ended at ``start``; claim those of the next.
@@ -148,6 +151,7 @@ class _Claimer:
         self._ends: dict[str, int] = {}
         self._stops_at: dict[str, int] | None = None
         self._is_drained = False
+        self._batch_at = -inf
 
     def next_batch(self, landed: Claims, *, limit: int) -> Claims:
         """Remove what has landed and claim the next batch; empty if there is nothing."""
@@ -162,11 +166,23 @@ class _Claimer:
                 return self._counted(lost)
         if self._is_drained:
             return {}
+        if self._waits_for_more():
+            self._run(asyncio.sleep(_WAIT))
+            return {}
         self._is_searched = False  # until the claim has succeeded
         claimed = self._run(self._client.claim(limit, wait=_WAIT))
         self._is_searched = not self._client.uncertain
         self._is_drained = self._stops_at is not None and (not claimed or self._has_reached_ends(claimed))
         return self._counted(merge_claims(claimed))
+
+    def _waits_for_more(self) -> bool:
+        minimum = self._options.min_messages
+        if minimum is None or self._stops_at is not None or monotonic() - self._batch_at >= self._options.max_delay:
+            return False
+        return minimum > sum(
+            self._run(self._client.waiting(address, max(FIRST_SEQUENCE_NUMBER, self._last.get(address, 0) + 1)))
+            for address in {target.address for target in self._options.targets}
+        )
 
     def stop_at_current_ends(self) -> None:
         """Claim nothing more once the current ends are reached; with sessions, once there is nothing left."""
@@ -185,6 +201,8 @@ class _Claimer:
         self._resources.close()
 
     def _counted(self, claims: Claims) -> Claims:
+        if claims:
+            self._batch_at = monotonic()
         self._claimed += sum(map(count, claims.values()))
         for (address, _), ranges in claims.items():
             self._last[address] = max(self._last.get(address, 0), ranges[-1][1])
@@ -211,23 +229,20 @@ class _Claimer:
 def _read(options: ReadOptions, partition: ClaimedMessages, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     redaction = Redaction()
     with redact_errors(redaction):
-        client = PeekClient(options.access.resolve(redaction).primary)
-        with SyncBridge() as bridge:
-            try:
-                for target, ranges in partition.parts:
-                    cursor = client.cursor(target)
-                    missing = set(numbers_of(ranges))
-                    for page in iterate(bridge, cursor.claimed_pages(ranges)):
-                        missing.difference_update(message.sequence_number for message in page)
-                        yield to_record_batch(page, namespace=client.namespace, target=target, columns=columns)
-                    bridge.run(cursor.close())
-                    if missing and target.sub_queue == MAIN:
-                        # A handler rejected it before the batch was repeated, or it expired there: it is not lost.
-                        missing -= bridge.run(client.dead_letters(target.path, missing))
-                    if missing and options.fail_on_data_loss:
-                        raise SparkTaskError(_gone(target, missing))
-            finally:
-                bridge.run(client.close())
+        endpoint = options.access.resolve(redaction).primary
+        with PeekClient.kept((options.access.reference, options.secondary), endpoint) as (bridge, client):
+            for target, ranges in partition.parts:
+                cursor = client.cursor(target)
+                missing = set(numbers_of(ranges))
+                for page in iterate(bridge, cursor.claimed_pages(ranges)):
+                    missing.difference_update(message.sequence_number for message in page)
+                    yield to_record_batch(page, namespace=client.namespace, target=target, columns=columns)
+                bridge.run(client.leave(cursor))
+                if missing and target.sub_queue == MAIN:
+                    # A handler rejected it before the batch was repeated, or it expired there: it is not lost.
+                    missing -= bridge.run(client.dead_letters(target.path, missing))
+                if missing and options.fail_on_data_loss:
+                    raise SparkTaskError(_gone(target, missing))
 
 
 def _gone(target: PeekTarget, missing: set[int]) -> str:

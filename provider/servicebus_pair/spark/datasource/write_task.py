@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,10 +23,9 @@ from servicebus_pair.core import (
     NamespacePair,
     PairSender,
     PairSettings,
-    SyncBridge,
 )
 from servicebus_pair.core.errors import ConfigurationError, InvalidMessageError, PairError, SendError
-from servicebus_pair.core.events import Observer
+from servicebus_pair.core.events import Event, Observer
 from servicebus_pair.core.ledger import open_ledger
 from servicebus_pair.core.model import Clock, SystemClock, is_folder
 from servicebus_pair.core.syphon import RateLimiter
@@ -33,6 +33,7 @@ from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, redact_errors
 from servicebus_pair.spark.base.row_batches import group_by_key, split_rows
+from servicebus_pair.spark.connections.kept_connections import kept
 from servicebus_pair.spark.datasource.commit_messages import AcceptanceCounter, TaskCommitMessage
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.rejected_rows import RejectedRows, is_permanent, is_verdict_on_row
@@ -73,16 +74,19 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
     started_at = clock.now()
     with redact_errors(redaction):
         settings, counter = task.options.access.resolve(redaction), AcceptanceCounter()
+        open_pair = partial(_OpenPair.open, settings, _health_store(task.options))
         with ExitStack() as stack:
+            # The counter is first, because a ledger may fail.
+            observers: list[Observer] = [counter]
             ledger = None
             if task.options.ledger is not None:
                 ledger = stack.enter_context(open_ledger(task.options.ledger, run=task.run))
-            observers: list[Observer] = [counter] if ledger is None else [ledger, counter]
-            bridge = stack.enter_context(SyncBridge())
+                observers.append(ledger)
+            loan = stack.enter_context(kept((_OpenPair, task.options.access), settings, open_pair))
+            bridge = loan.bridge
             rejected = RejectedRows(task.options.error_table, name=task.message_ids.name)
-            sender = _RowSender(task, settings, rejected, observers=observers, clock=clock)
+            sender = _RowSender(task, loan.connection, rejected, observers=observers, clock=clock)
             failed = schema = None
-            bridge.run(sender.open())
             try:
                 for record_batch in record_batches:
                     for rows in _split(record_batch, max_rows=sender.max_rows):
@@ -93,6 +97,7 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
                 if schema is not None:
                     rejected.write(schema)
             except Exception as failure:
+                loan.is_reusable = False
                 progress = f"partition {task.message_ids.partition} failed with {counter.summary()}"
                 kind = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
                 failed = f"{progress}: {kind}{failure}"
@@ -100,6 +105,8 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
                     raise SparkTaskError(failed) from failure
             finally:
                 bridge.run(sender.close())
+            if loan.is_reusable:
+                loan.connection.observers = ()
         return TaskCommitMessage(
             run=task.run,
             entities=counter.manifests(sender.health()),
@@ -125,34 +132,59 @@ def _split(record_batch: pa.RecordBatch, *, max_rows: int) -> Iterator[list[dict
         yield record_batch.slice(rows.start, len(rows)).to_pylist()
 
 
-class _RowSender:
-    """Sends batches of rows; the groups of a batch are sent concurrently."""
+class _OpenPair:
+    """A pair that stays open from one task to the next.
 
-    def __init__(
-        self,
-        task: WriteTask,
-        settings: PairSettings,
-        rejected: RejectedRows,
-        *,
-        observers: Sequence[Observer],
-        clock: Clock,
-    ) -> None:
+    :ivar observers: of the task that sends now, which receive every event, in order.
+    """
+
+    def __init__(self, settings: PairSettings, store: InMemoryHealthStore) -> None:
         options = settings.options
         if options.spool is not None and options.ordering == "session":
             raise ConfigurationError(
                 f"option ordering is session, and spool is {options.spool!r}: Spark tasks share no health, by which "
                 "they could agree on when messages go to the spool; set option ordering to none, or remove the spool"
             )
-        self._rejected = rejected
-        self._pair = NamespacePair(
+        self.observers: Sequence[Observer] = ()
+        self.pair = NamespacePair(
             settings.primary,
             settings.secondary,
             # This job only sends: a syphon would slow it down, and moving the backlog is a separate decision.
             replace(options, enable_syphon=False),
-            store=_health_store(task.options),
-            observers=observers,
-            clock=clock,
+            store=store,
+            observers=[self],
         )
+
+    @classmethod
+    async def open(cls, settings: PairSettings, store: InMemoryHealthStore) -> _OpenPair:
+        opened = cls(settings, store)
+        await opened.pair.__aenter__()
+        return opened
+
+    def observe(self, event: Event) -> None:
+        for observer in self.observers:
+            observer.observe(event)
+
+    async def close(self) -> None:
+        await self.pair.close()
+
+
+class _RowSender:
+    """Sends batches of rows; the groups of a batch are sent concurrently."""
+
+    def __init__(
+        self,
+        task: WriteTask,
+        opened: _OpenPair,
+        rejected: RejectedRows,
+        *,
+        observers: Sequence[Observer],
+        clock: Clock,
+    ) -> None:
+        self._rejected = rejected
+        self._opened = opened
+        self._pair = opened.pair
+        opened.observers = observers
         self._encoder = RowEncoder(task.message_ids, entity=task.options.entity)
         self.max_rows: Final = max_batch_rows(task.options.rate)
         self._rate_limiter = RateLimiter(task.options.rate, clock=clock, burst=self.max_rows)
@@ -160,9 +192,6 @@ class _RowSender:
         self._in_flight = asyncio.Semaphore(task.options.in_flight)
         self._senders: dict[str, PairSender] = {}
         self._resources = AsyncExitStack()
-
-    async def open(self) -> None:
-        await self._resources.enter_async_context(self._pair)
 
     async def close(self) -> None:
         await self._resources.aclose()
