@@ -193,7 +193,10 @@ def test_stream_of_dead_letters_requires_fail_on_data_loss_false():
         ({"namespace": "secondary"}, "option namespace is secondary: with mode=receive allowed is primary"),
         ({"startingOffsets": "latest"}, "option startingOffsets is given: a stream that receives begins"),
         ({"sessionId": "a"}, "option sessionId is given: a stream that receives begins"),
-        ({"minMessagesPerTrigger": "5"}, "option minMessagesPerTrigger is given: with mode=receive nobody counts"),
+        (
+            {"minMessagesPerTrigger": "5", "requiresSession": "true"},
+            "minMessagesPerTrigger are both given: nobody counts",
+        ),
         ({"requiresSession": "true", "subQueue": "deadLetter"}, "a sub-queue has no sessions"),
     ],
 )

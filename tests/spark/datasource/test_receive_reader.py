@@ -251,6 +251,31 @@ def test_write_that_cannot_dead_letter_is_refused(
         DeadLetterOptions.parse(given, StructType([StructField(column, kind)]), overwrite=False)
 
 
+def test_a_stream_that_receives_waits_for_the_minimum_of_a_batch_and_not_for_ever(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, clock = pair.fresh_queue(), [100.0]
+    monkeypatch.setattr(receive_reader, "monotonic", lambda: clock[0])
+    query = Query(pair, queue, minMessagesPerTrigger="5", maxTriggerDelay="30")
+    reader = ServiceBusReceiveReader(query.options)
+
+    def claimed(start: dict[str, Any], *, sent: int) -> dict[str, Any]:
+        send(pair, queue, *numbered(sent))
+        return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+    try:
+        first = claimed({}, sent=1)
+        assert first == {"claims": {queue: {"": "1"}}}, "the first batch does not wait"
+        assert claimed(first, sent=3) == first
+        clock[0] += 31
+        second = claimed(first, sent=1)
+        assert second == {"claims": {queue: {"": "2-5"}}}
+        assert claimed(second, sent=4) == second
+        assert claimed(second, sent=1) == {"claims": {queue: {"": "6-10"}}}
+    finally:
+        reader.stop()
+
+
 def test_batch_is_limited_by_bytes_and_progress_says_what_is_behind(pair: Pair) -> None:
     queue = pair.fresh_queue()
     send(pair, queue, *(ServiceBusMessage(b"x" * 1000, message_id=f"m-{n}") for n in range(100)))

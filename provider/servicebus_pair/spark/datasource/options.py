@@ -222,9 +222,9 @@ def _check_mode(values: Mapping[str, Any], *, receives: bool, streaming: bool) -
                 f"option {name} is given: a stream that receives begins with the oldest message, of any session; "
                 "remove the option"
             )
-    if "minMessagesPerTrigger" in values:
+    if values.get("requiresSession", False) and "minMessagesPerTrigger" in values:
         raise ConfigurationError(
-            "option minMessagesPerTrigger is given: with mode=receive nobody counts what waits; remove the option"
+            "options requiresSession and minMessagesPerTrigger are both given: nobody counts what waits in sessions"
         )
     if values.get("requiresSession", False) and set(values.get("subQueue", (MAIN,))) != {MAIN}:
         raise ConfigurationError("options requiresSession and subQueue are both given: a sub-queue has no sessions")
