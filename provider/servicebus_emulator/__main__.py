@@ -37,6 +37,7 @@ from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import Client, Role
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
 
+_MAX_KEY_CHARACTERS: Final = 64 * 1024
 _GARBAGE_THRESHOLDS: Final = (50_000, 50, 100)
 
 _log = logging.getLogger(__name__)
@@ -120,7 +121,9 @@ def _key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(KEY_VARIABLE)
     try:
-        return file.read_text(encoding="utf-8").strip()
+        # A pipe is a good way to hand over a key; a device would have no end.
+        with file.open(encoding="utf-8") as source:
+            return source.read(_MAX_KEY_CHARACTERS).strip()
     except OSError as error:
         raise ValueError(f"--key-file cannot be read: {error}") from error
 

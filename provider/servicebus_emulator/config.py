@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from servicebus_emulator.admin.atom.fields import property_name, property_types
-from servicebus_emulator.config_values import ConfigError, ConfigValue, parse_document
+from servicebus_emulator.config_values import ConfigError, ConfigValue, parse_document, read_file
 from servicebus_emulator.engine.model.access_policy import ROOT_POLICY, check_policy
 from servicebus_emulator.engine.model.descriptions import (
     AccessRight,
@@ -92,7 +92,7 @@ def read_text(path: Path) -> str:
     :raises OSError: when the file cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError("the document", value=f"no text: {error}", allowed="JSON in UTF-8") from error
 

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -23,6 +24,10 @@ _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _FORWARDING: Final = (".ForwardTo", ".ForwardDeadLetteredMessagesTo")
 _NAMES: Final = ("Name", "KeyName")
 _NAME_LENGTH: Final = 30
+# To find a mistake the file is read again without those found before.
+_MOST_MISTAKES: Final = 100
+_MOST_READ: Final = 5_000_000
+_LONGEST_PATH: Final = 5_000
 _ENTITY_NAME: Final = re.compile(r"\]\.(?:Queues|Topics)\[\d+\]\.Name\Z")
 
 
@@ -39,8 +44,10 @@ def check_files(files: Sequence[Path]) -> int:
 
 def explain(file: Path, error: ConfigError) -> str:
     """Return an error with its place, such as ``config.json:12: ...LockDuration is 'PT6M'; allowed: ...``."""
-    line = line_of(file.read_text(encoding="utf-8-sig", errors="replace"), error.path)
-    return f"{file}: {error}" if line is None else f"{file}:{line}: {error}"
+    try:
+        return _located(file, error, line_of(read_text(file), error.path))
+    except (ConfigError, OSError):
+        return _located(file, error, None)
 
 
 def line_of(text: str, path: str) -> int | None:
@@ -53,27 +60,25 @@ def line_of(text: str, path: str) -> int | None:
         return int(place[1])
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    lines = dict(_lines(text))
-    while path not in lines and path != "":
-        # A missing member: the object that lacks it.
-        path = re.sub(r"(?:\.?[^.\[\]]+|\[\d+\])\Z", "", path)
-    return lines.get(path)
+    return _places(text, [path])[path]
 
 
 def _check(file: Path) -> tuple[str, list[str]]:
     """Return what is in a file, and its mistakes."""
     configs: Sequence[NamespaceConfig] = ()
     try:
-        document = parse_document(read_text(file))
+        text = read_text(file)
+        document = parse_document(text)
     except ConfigError as error:
         return "", [explain(file, error)]
     except OSError as error:
         return "", [f"{file}: cannot be read: {error.strerror}"]
-    errors = list(_missing_targets(document.value))
+    errors = list(islice(_missing_targets(document.value), _MOST_MISTAKES))
     left_out: set[str] = set()
-    while True:
+    more: list[str] = []
+    for _ in range(min(_MOST_MISTAKES, 1 + _MOST_READ // len(text))):
         try:
             configs = read_config(document)
             break
@@ -84,8 +89,32 @@ def _check(file: Path) -> tuple[str, list[str]]:
             left_out.add(error.path)
             if not _leave_out(document, error.path):
                 break
-    lines = [(line_of(read_text(file), error.path) or 0, explain(file, error)) for error in errors]
-    return f"{file}: valid: {'; '.join(map(_summary, configs))}", [text for _, text in sorted(lines)]
+    else:
+        more.append(f"{file}: there may be more: correct these first")
+    places = _places(text, [error.path for error in errors])
+    lines = [(places[error.path] or 0, _located(file, error, places[error.path])) for error in errors]
+    return f"{file}: valid: {'; '.join(map(_summary, configs))}", [line for _, line in sorted(lines)] + more
+
+
+def _located(file: Path, error: ConfigError, line: int | None) -> str:
+    return f"{file}: {error}" if line is None else f"{file}:{line}: {error}"
+
+
+def _places(text: str, paths: Sequence[str]) -> dict[str, int | None]:
+    """Return the line of each value of a valid document, or of what it would be part of."""
+    chains = {path: list(_self_and_containers(path)) for path in paths}
+    wanted = {each for chain in chains.values() for each in chain}
+    found = {path: line for path, line in _lines(text) if path in wanted} if len(wanted) > 0 else {}
+    # A missing member: the object that lacks it.
+    return {path: next((found[each] for each in chain if each in found), None) for path, chain in chains.items()}
+
+
+def _self_and_containers(path: str) -> Iterator[str]:
+    yield path
+    path = path[:_LONGEST_PATH]
+    while path != "":
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        yield path
 
 
 def _leave_out(document: ConfigValue, path: str) -> bool:
@@ -116,9 +145,10 @@ def _missing_targets(document: object) -> Iterator[ConfigError]:
     user = document.get("UserConfig") if isinstance(document, dict) else None
     namespaces = user.get("Namespaces") if isinstance(user, dict) else None
     for number, namespace in enumerate(namespaces if isinstance(namespaces, list) else ()):
-        members = list(_members(namespace, path=f"UserConfig.Namespaces[{number}]"))
-        names = {str(value).casefold() for path, value in members if _ENTITY_NAME.search(path) is not None}
-        for path, value in members:
+        root = f"UserConfig.Namespaces[{number}]"
+        entities = (value for path, value in _members(namespace, path=root) if _ENTITY_NAME.search(path) is not None)
+        names = {str(value).casefold() for value in entities}
+        for path, value in _members(namespace, path=root):
             is_target = path.endswith(_FORWARDING) and isinstance(value, str) and value != ""
             if is_target and entity_path_of(str(value)).casefold() not in names:
                 yield ConfigError(path, value=value, allowed="a queue or topic of this namespace")
@@ -139,13 +169,11 @@ def _summary(config: NamespaceConfig) -> str:
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
     """Yield the path and line of each value of a valid document."""
-    tokens = [(match[0], text.count("\n", 0, match.start()) + 1) for match in _TOKEN.finditer(text)]
     # What is open: the path, and the position of the next item (None = an object).
     stack: list[tuple[str, int | None]] = []
-    path, at = "", 0
-    while at < len(tokens):
-        word, line = tokens[at]
-        at += 1
+    path = ""
+    tokens = _tokens(text)
+    for word, line in tokens:
         if word in "}]":
             stack.pop()
             continue
@@ -154,16 +182,24 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
             if position is not None:
                 stack[-1] = (prefix, position + 1)
             continue
+        opening = word
         if len(stack) > 0:
             prefix, position = stack[-1]
             if position is None:
                 name = json.loads(word)
                 path = name if prefix == "" else f"{prefix}.{name}"
                 # The name and the colon; the value follows.
-                word, _ = tokens[at + 1]
-                at += 2
+                next(tokens)
+                opening, _ = next(tokens)
             else:
                 path = f"{prefix}[{position}]"
         yield path, line
-        if word in "{[":
-            stack.append((path, None if word == "{" else 0))
+        if opening in "{[":
+            stack.append((path, None if opening == "{" else 0))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    line, counted = 1, 0
+    for match in _TOKEN.finditer(text):
+        line, counted = line + text.count("\n", counted, match.start()), match.start()
+        yield match[0], line

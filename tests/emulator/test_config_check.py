@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,46 @@ def test_all_mistakes_of_a_file_are_reported_at_once_each_in_its_line(
     assert lines == [2, 3, 4, 6, 7, 10, 11, 12, 13, *range(15, 22), 25, 26, 27, 29]
     assert all("; allowed: " in each for each in err.splitlines())
     assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot be read: not a regular file"),
+        (Path("/dev/zero"), "cannot be read: not a regular file"),
+        ("[" * 100_000, "the document is 'nested too deeply'"),
+        ("[" * 900 + "]" * 900, "the document is 'nested too deeply'"),
+        ("[" + "9" * 5000 + "]", "a number is 'Exceeds the limit"),
+        ('{"\\ud800\\u001b[31m": 1}', r"\ud800\x1b[31m is 1; allowed: only UserConfig, $schema"),
+        (json.dumps({"x" * 300: 1}), "allowed: a name of up to 256 characters"),
+        ('{"x": "Endpoint=sb://a/;SharedAccessKey=c4n4ry="}', "'Endpoint=sb://a/;SharedAccessKey=***'; allowed: only"),
+    ],
+    ids=["pipe", "device", "too deep to read", "deep", "digits", "terminal", "long", "secret"],
+)
+def test_a_hostile_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | Path | None, reason: str
+):
+    file = tmp_path / "config.json"
+    if isinstance(content, Path):
+        file.symlink_to(content)
+    elif content is None:
+        os.mkfifo(file)
+    else:
+        file.write_text(content)
+    assert main(["check", str(file)]) == 1
+    assert reason in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--config", str(file)])
+
+
+def test_a_file_with_many_mistakes_is_not_read_again_for_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    queues = [{"Name": f"q{number}", "Properties": {"LockDuration": "PT9H"}} for number in range(500)]
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": queues}]}}))
+    assert main(["check", str(file)]) == 1
+    *_, last = lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 101
+    assert last == f"{file}: there may be more: correct these first"
 
 
 def test_check_needs_a_file(capsys: pytest.CaptureFixture[str]):

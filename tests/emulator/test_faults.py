@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,9 +182,12 @@ def test_a_file_of_faults_keeps_its_order_and_errors_name_their_place(tmp_path: 
     path.write_text('[{"kind": "reset"}, {"kind": "server-busy", "count": -2}]')
     with pytest.raises(FaultError, match=r"^\[1\]\.count is -2; allowed: above 0"):
         load_faults(path)
-    path.write_text('{"kind": "reset"}')
-    with pytest.raises(FaultError, match="a JSON list of faults"):
-        load_faults(path)
+    for text in ('{"kind": "reset"}', "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(FaultError, match="a JSON list of faults"):
+            load_faults(path)
+    with pytest.raises(FaultError, match="not a regular file"):
+        load_faults(Path("/dev/zero"))
 
 
 def test_a_chosen_condition_and_status_reach_the_refusal():

@@ -7,7 +7,7 @@ import json
 from contextlib import suppress
 from itertools import product
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -16,18 +16,22 @@ from proton import Delivery
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.admin import http_requests
 from servicebus_emulator.amqp.codec.sections import SectionCode
-from servicebus_emulator.amqp.codec.value_codec import encode
+from servicebus_emulator.amqp.codec.value_codec import Timestamp, encode
 from servicebus_emulator.amqp.nodes.management import ManagementNode
 from servicebus_emulator.amqp.nodes.request_response import Request
+from servicebus_emulator.amqp.session import transactions
 from servicebus_emulator.config import parse_config
 from servicebus_emulator.engine.model.access_policy import ROOT_POLICY
-from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_emulator.engine.model.errors import InvalidArgument
 from servicebus_emulator.engine.namespace.entities import SubQueue
 from tests.emulator.support.authorizers import config_with_rules, signed_headers
 from tests.emulator.support.encoded_messages import listed, section
 from tests.emulator.support.proton_client import condition_of, connected, encoded_message, is_closed, is_open
 from tests.emulator.support.sdk_client import connect_sdk
+from tests.emulator.support.transactions import TransactionalClient
+
+TRANSACTIONAL = 0x34
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -152,6 +156,46 @@ async def test_a_rebound_page_manages_no_namespaces(given: dict[str, Any]):
     assert statuses == {"localhost": b"200", "evil.example": b"401"}
 
 
+ENTRY = (
+    '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><{0} xmlns="http://schemas.microsoft.com/'
+    'netservices/2010/10/servicebus/connect"></{0}></content></entry>'
+)
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u2028", "\x85"])
+async def test_names_that_would_be_shown_as_others_are_refused(mark: str):
+    kinds = {"q{}": "Queue", "t{}": "Topic", "topic/Subscriptions/s{}": "Subscription"}
+    async with Emulator(["contoso"]) as emulator:
+        hosted = emulator["contoso"]
+        hosted.namespace.create_topic(TopicDescription("topic"))
+        answers = []
+        for path, kind in kinds.items():
+            body = ENTRY.format(f"{kind}Description").encode()
+            named = quote(path.format(f"{mark}x"))
+            head = f"PUT /{named}?api-version=2021-05 HTTP/1.1\nHost: localhost\nConnection: close{SIGNED}\n"
+            answers.append(await http(hosted, head + f"Content-Length: {len(body)}", body))
+
+    assert [each.split()[1] for each in answers] == [b"400"] * 3
+
+
+async def test_open_transactions_hold_little(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transactions, "_MAX_HELD_BYTES", 20_000)
+
+    def attack(hosted: HostedNamespace) -> list[int]:
+        with TransactionalClient.connected(hosted) as client:
+            sender, states = client.sender("flights"), []
+            for transaction in (client.declare() for _ in range(3)):
+                states += [client.send(transaction, sender.link, "x" * 10_000) for _ in range(2)]
+            return states
+
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        states = await asyncio.to_thread(attack, emulator["contoso"])
+
+    # What exceeds the limit is taken once, so that a large message can be sent at all.
+    assert states == [TRANSACTIONAL] * 2 + [Delivery.REJECTED] * 4
+
+
 async def test_tokens_of_clients_without_a_login_take_little_memory():
     async with Emulator(["contoso"]) as emulator, connected(emulator["contoso"]) as peer:
         session = peer.begin()
@@ -172,19 +216,27 @@ async def test_tokens_of_clients_without_a_login_take_little_memory():
     assert condition_of(links[-1]) == "amqp:resource-limit-exceeded"
 
 
-@pytest.mark.parametrize("count", [-1, -(2**31)])
-async def test_a_peek_of_less_than_nothing_is_refused_and_ends_no_connection(count: int):
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        ("peek-message", {"from-sequence-number": 1, "message-count": -1}),
+        ("peek-message", {"from-sequence-number": 1, "message-count": -(2**31)}),
+        *(
+            ("add-rule", {"rule-name": "r", "rule-description": {"correlation-filter": {"properties": {"x": each}}}})
+            for each in (Timestamp(2**63 - 1), Timestamp(-(2**63)))
+        ),
+    ],
+)
+async def test_an_impossible_request_is_refused_and_ends_no_connection(operation: str, body: Any):
     async with Emulator(["contoso"]) as emulator:
-        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
-        queue = emulator["contoso"].namespace.find("flights")
-        request = Request(
-            message_id=b"\x40",
-            reply_to=None,
-            properties={"operation": "com.microsoft:peek-message"},
-            body={"from-sequence-number": 1, "message-count": count},
-        )
-        with pytest.raises(InvalidArgument, match="allowed: 0 and more"):
-            ManagementNode(queue, sub_queue=SubQueue.MAIN).execute(request)
+        namespace = emulator["contoso"].namespace
+        namespace.create_topic(TopicDescription("delays"))
+        namespace.create_subscription(SubscriptionDescription("delays", "long"))
+        properties: dict[Any, Any] = {"operation": f"com.microsoft:{operation}"}
+        request = Request(message_id=b"\x40", reply_to=None, properties=properties, body=body)
+        node = ManagementNode(namespace.find("delays/Subscriptions/long"), sub_queue=SubQueue.MAIN)
+        with pytest.raises(InvalidArgument, match=r"allowed: 0 and more|a time after the year 9999"):
+            node.execute(request)
 
 
 async def test_a_client_that_reads_no_answer_to_its_pings_gets_few():

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from servicebus_emulator.config_values import read_file
 from servicebus_emulator.faults.model import Fault, FaultError, FaultKind, Operation
 from servicebus_emulator.faults.strikes import Armed
 
@@ -29,10 +30,10 @@ def load_faults(path: Path) -> tuple[Fault, ...]:
     :raises FaultError: when the file cannot be read or a fault is invalid.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_file(path))
     except OSError as error:
         raise FaultError("the file of faults", value=error.strerror, allowed="a file that can be read") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FaultError("the file of faults", value=str(error), allowed="a JSON list of faults") from error
     if not isinstance(document, list):
         raise FaultError("the file of faults", value=type(document).__name__, allowed="a JSON list of faults")

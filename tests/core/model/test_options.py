@@ -246,6 +246,12 @@ def test_an_endpoint_checks_its_addresses_and_sends_no_token_in_clear_to_azure()
     host, other = "contoso.servicebus.windows.net", {"subscription_id": "s", "resource_group": "g", "credential": KEY}
     with pytest.raises(ConfigurationError, match=r"which sends tokens without TLS: not allowed for 'CONTOSO\."):
         Endpoint.from_credential("CONTOSO.ServiceBus.windows.net", object(), emulator=True)
+    named: list[dict[str, Any]] = [{"administration": host}, {"endpoint_address": f"sb://{host}:5671"}]
+    for elsewhere in named:
+        with pytest.raises(ConfigurationError, match="which sends tokens without TLS"):
+            Endpoint.from_credential("127.0.0.1", object(), namespace="a", emulator=True, **elsewhere)
+    with pytest.raises(ConfigurationError, match="which sends tokens without TLS"):
+        Endpoint.from_connection_string(f"{TEXT};UseDevelopmentEmulator=true")
     local = Endpoint.from_credential("127.0.0.1:5672", object(), namespace="contoso", emulator=True)
     assert (local.emulator, local.namespace, local.administration) == (True, "contoso", "127.0.0.1:5672")
     with pytest.raises(ConfigurationError, match="endpoint_address is not allowed"):
@@ -318,7 +324,14 @@ PARTS = st.sampled_from(
 )
 
 
-GOOD = st.sampled_from(["", TEXT, "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessSignature=x"])
+GOOD = st.sampled_from(
+    [
+        "",
+        TEXT,
+        TEXT.replace("servicebus", "example"),
+        "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessSignature=x",
+    ]
+)
 
 
 @given(good=GOOD, parts=st.lists(PARTS, max_size=5))

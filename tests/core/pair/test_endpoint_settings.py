@@ -125,6 +125,7 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({**BY_SECRET, "management_endpoint": "https://a"}, "setting subscription_id is missing: management through"),
         ({**BY_SECRET, "namespace": 5}, "setting namespace is a int: it must be text"),
         ({**BY_SECRET, "ca_file": "/no/such/file"}, "setting ca_file is '/no/such/file': the file does not exist"),
+        ({**BY_SECRET, "ca_file": "a" * 5000}, "setting ca_file is 'aaa"),
         ({**BY_SECRET, "hots": HOST}, "setting hots is unknown: allowed are administration, allow_other_hosts, "),
     ],
 )

@@ -39,6 +39,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
         {
             "decode_limits.MAX_ELEMENTS_WITHOUT_BYTES": 16,
             "decode_limits._MAX_MESSAGE_BYTES": 134_217_728,
+            "decode_limits._MAX_CREDIT": 5_000,
             "decode_limits._PAYLOAD": 11,
             "frame_reader._ATTACHED": 3,
             "frame_reader._CHUNK_BYTES": 262_144,
@@ -55,6 +56,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "raw_receiver._LISTEN": 0.2,
             "raw_receiver._PAUSE": 0.05,
             "raw_receiver._PAUSES_OF_SILENCE": 2,
+            "raw_receiver._FIRST_CREDIT": 100,
             "raw_receiver._MAX_COLLECTING": 5.0,
             "raw_sender._FRAME_OVERHEAD": 64,
             "raw_sender._LISTEN": 0.2,
@@ -80,6 +82,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "message_browser._BEYOND_ALL": 4_611_686_018_427_387_904,
             "message_browser._RETRY_DELAY": 1.0,
             "guarded_transport._MAX_BYTES": 8_388_608,
+            "guarded_transport._MAX_CALL_BYTES": 67_108_864,
             "guarded_transport._ANY_HEADER": 47,
             "message_browser._LINEAR_PROBES": 64,
             "receive_link._MAX_CONCURRENT_SETTLEMENTS": 32,

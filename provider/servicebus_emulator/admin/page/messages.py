@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import isfinite
 from struct import error as StructError  # noqa: N812 - `error` alone would be ambiguous here
 from typing import Any, Final
 from uuid import uuid4
@@ -114,6 +115,9 @@ def _body(data: bytes) -> str:
 
 
 def _shown(value: object) -> str | bool | int | float | None:
+    # JSON has no numbers that are not finite: a browser would read nothing of the answer.
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 

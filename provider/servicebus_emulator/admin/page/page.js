@@ -136,9 +136,11 @@ function showMessage(message) {
     }));
     head.append(button);
   }
-  const facts = Object.entries({ "message id": message.message_id, session: message.session_id, subject: message.subject,
+  // A property of the sender may have any name, that of a fact of ours as well.
+  const facts = [...Object.entries({ "message id": message.message_id, session: message.session_id, subject: message.subject,
     "content type": message.content_type, due: message.due, reason: message.dead_letter_reason,
-    description: message.dead_letter_description, ...message.properties }).filter(([, value]) => value !== null);
+    description: message.dead_letter_description }), ...Object.entries(message.properties).map(([name, value]) =>
+    [`property ${name}`, value])].filter(([, value]) => value !== null);
   return element("div", { className: "message" }, head,
     element("div", { className: "muted", textContent: facts.map(([name, value]) => `${name}: ${value}`).join(" · ") }),
     element("pre", { textContent: message.body }));

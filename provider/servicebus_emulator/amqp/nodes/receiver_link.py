@@ -129,6 +129,7 @@ class ReceiverLink(LinkHandler):
         if throttle is not None:
             throttle.check(len(contents), size=size)
         if transaction is not None:
+            self._connection.transactions.check_size()
             transaction.send(self.entity, contents, session=proton.session_of(self._handle), via=self._via)
         elif self._via is None or isinstance(self._via, TopicEntity):
             self.entity.send(contents)

@@ -87,7 +87,12 @@ def _decode_filter(entries: Mapping[Value, Value]) -> RuleFilter:
 def _pairs(properties: Mapping[Value, Value]) -> Iterator[tuple[str, FilterValue]]:
     for name, value in properties.items():
         if isinstance(name, str) and isinstance(value, Timestamp):
-            yield name, _EPOCH + timedelta(milliseconds=value)
+            try:
+                yield name, _EPOCH + timedelta(milliseconds=value)
+            except OverflowError as error:
+                raise InvalidArgument(
+                    f"property {name!r} is a time after the year 9999 or before the year 1"
+                ) from error
         elif isinstance(name, str) and isinstance(value, str | int | float):
             yield name, value
         else:

@@ -12,8 +12,9 @@ from servicebus_emulator.engine.namespace.transaction import Transaction
 if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
-# Not a limit of the service: what a transaction sends counts against no quota until it is committed.
+# Not limits of the service: what a transaction sends counts against no quota until it is committed.
 _MAX_OPEN: Final = 100
+_MAX_HELD_BYTES: Final = 64 * 1024 * 1024
 
 
 class OpenTransaction(Transaction):
@@ -75,6 +76,18 @@ class Transactions:
         if found is None:
             raise TransactionUnknown("Transaction hasn't been declared yet, or has already been discharged")
         return found
+
+    def check_size(self) -> None:
+        """Check, before another message is taken, that the open transactions do not hold too much already.
+
+        :raises QuotaExceeded: when they do.
+        """
+        held = sum(each.size for each in self._open.values())
+        if held > _MAX_HELD_BYTES:
+            raise QuotaExceeded(
+                f"the open transactions of the connection hold {held} bytes; allowed: {_MAX_HELD_BYTES} and the message"
+                " that exceeds them; discharge one first"
+            )
 
     def discharge(self, transaction: bytes, *, fail: bool) -> None:
         """End a transaction.

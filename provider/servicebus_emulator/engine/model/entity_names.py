@@ -16,11 +16,15 @@ _NAMESPACE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 _MAX_PATH: Final = 260
 _MAX_NAME: Final = 50
 _PATH_RULE: Final = (
-    "1 to 260 characters without @ ? # * \\ or control characters; segments separated by single '/',"
-    " none beginning with '$', none of them 'subscriptions'"
+    "1 to 260 characters without @ ? # * \\, control characters or marks of the direction of writing; segments"
+    " separated by single '/', none beginning with '$', none of them 'subscriptions'"
 )
-_NAME_RULE: Final = "1 to 50 characters without / @ ? # * \\ or control characters, not beginning with '$'"
-_FORBIDDEN: Final = re.compile(r"[@?#*\\\x00-\x1f\x7f]")
+_NAME_RULE: Final = (
+    "1 to 50 characters without / @ ? # * \\, control characters or marks of the direction of writing, not beginning"
+    " with '$'"
+)
+# Marks of the direction of writing, and line ends of Unicode: a name would be shown as another one, or as two.
+_FORBIDDEN: Final = re.compile(r"[@?#*\\\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class DescriptionError(ValueError):

@@ -3,6 +3,9 @@
 See Microsoft's "Chaining Service Bus entities with autoforwarding": a message is forwarded at most four times. After
 that, or when the target refuses it, it moves to the transfer dead-letter queue of the forwarding entity. Forwarding is
 part of the operation that delivered the message and becomes durable with it.
+
+Subscriptions that forward to their own topic multiply a message with each hop, twelve of them to 250,000 copies. The
+service takes its time for that; here nothing else happens meanwhile, so what one message becomes is limited.
 """
 
 from __future__ import annotations
@@ -28,8 +31,12 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
 
 _MAX_HOPS: Final = 4
+_MAX_COPIES: Final = 10_000
 _TOO_MANY_HOPS: Final = DeadLetterInfo(
     "MaxTransferHopCountExceeded", f"The message was forwarded {_MAX_HOPS} times, which is the maximum."
+)
+_TOO_MANY_COPIES: Final = DeadLetterInfo(
+    "QuotaExceededException", f"Forwarding made more than {_MAX_COPIES} copies of one message, which is the maximum."
 )
 _REASONS: Final[dict[type[BrokerError], str]] = {
     EntityDisabled: "MessagingEntityDisabledException",
@@ -50,6 +57,10 @@ class Forwarder:
     def __init__(self, find: Callable[[str], QueueEntity | TopicEntity | SubscriptionEntity], *, clock: Clock) -> None:
         self._find = find
         self._clock = clock
+        # What was sent and led to the message that is forwarded: its entity and sequence number there.
+        self._origin: tuple[str, int] | None = None
+        self._copies = 0
+        self._depth = 0
 
     def check(self, description: Description, *, before: Description | None) -> None:
         """Check that the forwarding targets of an entity exist.
@@ -109,22 +120,40 @@ class Forwarder:
         """Return whether the target accepted the message; otherwise it is in the transfer dead-letter queue."""
         entity.touch()
         info = _TOO_MANY_HOPS
-        if message.hops < _MAX_HOPS:
+        self._note_origin(message, entity)
+        if self._copies >= _MAX_COPIES:
+            info = _TOO_MANY_COPIES
+        elif message.hops < _MAX_HOPS:
             source = message.dead_letter_source if dead_letter_source is None else dead_letter_source
             forwarding = ForwardingHistory(
                 hops=message.hops + 1, dead_letter=message.dead_letter, dead_letter_source=source
             )
             content = self._with_remaining_lifetime(message)
+            self._depth += 1
             try:
-                self._find_target(target).accept_forwarded(content, forwarding=forwarding)
+                found = self._find_target(target)
+                self._copies += len(found.subscriptions) if isinstance(found, TopicEntity) else 1
+                found.accept_forwarded(content, forwarding=forwarding)
             except BrokerError as error:
                 info = _reason_of(error)
             else:
                 return True
+            finally:
+                self._depth -= 1
         message.dead_letter = info
         entity.main.counters.dead_lettered += 1
         entity.sub_queue(SubQueue.TRANSFER_DEAD_LETTER).add_dead_letter(message)
         return False
+
+    def _note_origin(self, message: Message, entity: QueueEntity | SubscriptionEntity) -> None:
+        """Count the copies from the start, unless the message is a copy of the last one, or descends from it."""
+        if self._depth > 0:
+            return
+        # A topic gives the copies for its subscriptions one number.
+        number = message.enqueued_sequence_number or message.sequence_number
+        origin = (_top_level(entity.description), number)
+        if message.hops > 0 or origin != self._origin:
+            self._origin, self._copies = origin, 0
 
     def _find_target(self, path: str) -> QueueEntity | TopicEntity:
         found = self._find(path)
@@ -145,15 +174,22 @@ def creation_order(descriptions: Iterable[Description]) -> list[Description]:
     Entities with circular dependencies come last; their creation fails.
     """
     pending = list(descriptions)
-    ordered: list[Description] = []
-    while len(pending) > 0:
-        missing = {each.path.casefold() for each in pending}
-        ready = [each for each in pending if missing.isdisjoint(_dependencies_of(each))]
-        if len(ready) == 0:
-            return ordered + pending
-        ordered += ready
-        pending = [each for each in pending if each not in ready]
-    return ordered
+    paths = {each.path.casefold() for each in pending}
+    missing = [_dependencies_of(each) & paths for each in pending]
+    needed_by: dict[str, list[int]] = {}
+    for number, names in enumerate(missing):
+        for name in names:
+            needed_by.setdefault(name, []).append(number)
+    ready = [number for number, names in enumerate(missing) if len(names) == 0]
+    # It grows while it is read.
+    for number in ready:
+        path = pending[number].path.casefold()
+        for other in needed_by.get(path, ()):
+            missing[other].discard(path)
+            if len(missing[other]) == 0:
+                ready.append(other)
+    created = set(ready)
+    return [pending[each] for each in ready] + [each for at, each in enumerate(pending) if at not in created]
 
 
 def _dependencies_of(description: Description) -> set[str]:
@@ -171,6 +207,10 @@ def _targets_of(description: Description) -> Iterator[tuple[str, str]]:
         address = getattr(description, name)
         if address is not None:
             yield name, entity_path_of(address)
+
+
+def _top_level(description: Description) -> str:
+    return description.topic_path if isinstance(description, SubscriptionDescription) else description.path
 
 
 def _reason_of(error: BrokerError) -> DeadLetterInfo:

@@ -23,6 +23,7 @@ from servicebus_emulator.engine.model.errors import (
     TransactionRolledBack,
     TransactionUnknown,
 )
+from servicebus_emulator.engine.model.message import total_size
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
 from servicebus_emulator.engine.namespace.topics import TopicEntity
 from servicebus_emulator.engine.queue.queue import LOCK_LOST
@@ -48,12 +49,14 @@ class _Operations:
 
     :ivar sent: the messages for each entity that stores them itself.
     :ivar locks: the queues and lock tokens of the messages to settle.
+    :ivar size: the number of bytes of the messages.
     """
 
     apply: list[Callable[[], None]] = field(default_factory=list)
     sent: dict[QueueEntity | TopicEntity, list[Content]] = field(default_factory=dict)
     locks: dict[bytes, MessageQueue] = field(default_factory=dict)
     messages: int = 0
+    size: int = 0
 
 
 class Transaction:
@@ -70,6 +73,11 @@ class Transaction:
         self._entity: AnyEntity | None = None
         self._session: Hashable = None
         self._failure: BrokerError | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the messages that it holds."""
+        return 0 if self.has_ended or self._operations is None else self._operations.size
 
     @property
     def has_ended(self) -> bool:
@@ -113,6 +121,7 @@ class Transaction:
             path = entity.description.path
             operations.apply.append(lambda: self._namespace.transfer(contents, via=source, target=path))
         operations.messages += len(contents)
+        operations.size += total_size(contents)
         self._begin(entity if via is None else via, session=session)
 
     def settle(

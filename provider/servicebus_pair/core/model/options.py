@@ -209,7 +209,8 @@ class Endpoint:
     :param endpoint_address: address to connect to instead of the host, such as an application gateway:
         ``sb://gateway.example:443``.
     :param arm: manage the namespace's queues through Azure Resource Manager instead of its administration endpoint.
-    :raises ConfigurationError: a field is not what it must be, such as a connection string in place of a name.
+    :raises ConfigurationError: a field is not what it must be, such as a connection string in place of a name, or
+        ``emulator`` would send tokens to Azure without TLS.
     """
 
     host: str
@@ -233,6 +234,11 @@ class Endpoint:
         host_address("administration", self.administration)
         if self.endpoint_address is not None:
             service_url("sb://")("endpoint_address", self.endpoint_address)
+        for address in (self.host, self.administration, self.endpoint_address or ""):
+            if self.emulator and ".servicebus." in address.casefold():
+                raise ConfigurationError(
+                    f"emulator is True, which sends tokens without TLS: not allowed for {address!r}"
+                )
 
     @classmethod
     def from_connection_string(
@@ -288,13 +294,10 @@ class Endpoint:
         :param host: fully qualified host name, such as ``contoso.servicebus.windows.net``.
         :param credential: an identity of ``servicebus_pair.core``, or an asynchronous credential of
             ``azure-identity``, which the caller closes.
-        :raises ConfigurationError: an argument is missing or not allowed, or ``emulator`` would send tokens to Azure
-            without TLS.
+        :raises ConfigurationError: an argument is missing or not allowed.
         """
         if credential is None:
             raise ConfigurationError("credential is None: it must be a credential of azure-identity")
-        if emulator and ".servicebus." in host.casefold():
-            raise ConfigurationError(f"emulator is True, which sends tokens without TLS: not allowed for {host!r}")
         return cls(
             host=_checked_host(host),
             namespace=_namespace_of(host) if namespace is None else namespace,

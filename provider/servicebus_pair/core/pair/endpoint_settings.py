@@ -287,7 +287,12 @@ class _EndpointParser:
 
     def _check_file(self, name: str) -> None:
         path = self._text(name)
-        if path is not None and not Path(path).is_file():
+        try:
+            exists = path is None or Path(path).is_file()
+        except OSError:
+            # Such as a name that is too long for this machine.
+            exists = False
+        if not exists:
             raise ConfigurationError(f"setting {self.label(name)} is {path!r}: the file does not exist on this machine")
 
     def _require(self, name: str) -> str:

@@ -53,9 +53,11 @@ async def _probe_websocket(endpoint: Endpoint) -> float:
 
     host, port = _address(endpoint, _HTTPS_PORT)
     url = f"{'ws' if endpoint.emulator else 'wss'}://{host}:{port}/$servicebus/websocket"
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(_refuse_redirect)
     try:
         async with (
-            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(trace_configs=[trace]) as session,
             session.ws_connect(url, protocols=["AMQPWSB10"], **_tls_arguments(endpoint)) as socket,
         ):
             started = time.perf_counter()
@@ -63,6 +65,11 @@ async def _probe_websocket(endpoint: Endpoint) -> float:
             return _round_trip(await socket.receive_bytes(), started)
     except (aiohttp.ClientError, TypeError) as error:  # TypeError: the peer closed or sent text
         raise ProbeError(f"no WebSocket: {type(error).__name__}") from error
+
+
+async def _refuse_redirect(*_: object) -> None:
+    # To another host, which the connection does not name and this machine may reach.
+    raise ProbeError("no WebSocket: it points to another address")
 
 
 def _round_trip(reply: bytes, started: float) -> float:

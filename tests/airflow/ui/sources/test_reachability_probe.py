@@ -49,3 +49,30 @@ async def test_probe_fails_without_an_amqp_reply(unused_tcp_port: int):
             closing.set()
     with pytest.raises(ConnectionRefusedError):
         await probe_namespace(endpoint(unused_tcp_port), timeout=5)
+
+
+async def test_a_redirection_to_another_host_is_not_followed():
+    called: list[bytes] = []
+
+    async def thief(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        called.append(await reader.readline())
+        writer.close()
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        location = f"http://127.0.0.1:{elsewhere.sockets[0].getsockname()[1]}/"
+        writer.write(f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    async with (
+        await asyncio.start_server(thief, "127.0.0.1") as elsewhere,
+        await asyncio.start_server(redirect, "127.0.0.1") as server,
+    ):
+        text = f"Endpoint=sb://127.0.0.1:{server.sockets[0].getsockname()[1]};SharedAccessKeyName=a;SharedAccessKey=b"
+        endpoint = Endpoint.from_connection_string(
+            f"{text};UseDevelopmentEmulator=true", namespace="contoso", transport="websocket"
+        )
+        with pytest.raises(ConnectionError, match="points to another address"):
+            await probe_namespace(endpoint, timeout=5)
+
+    assert called == []

@@ -92,10 +92,18 @@ async def test_a_message_or_answer_without_an_end_is_not_collected() -> None:
 
     receive: Any = ReceiverLink._incoming_transfer
     link: Any = SimpleNamespace(
-        network_trace=False, received_delivery_id=None, _received_payload=bytearray(), _first_frame=None
+        network_trace=False,
+        received_delivery_id=None,
+        _received_payload=bytearray(),
+        _first_frame=None,
+        current_link_credit=-5_000,
     )
     more = (0, 1, b"tag", 0, False, True, None, None, None, None, None, bytes(2**20))
     for _ in range(128):
         await receive(link, more)
     with pytest.raises(ConnectionAbortedError, match="a message of more than 134217728 bytes"):
+        await receive(link, more)
+    link.current_link_credit = -5_001
+    link._received_payload.clear()
+    with pytest.raises(ConnectionAbortedError, match="5001 messages that were not asked for"):
         await receive(link, more)

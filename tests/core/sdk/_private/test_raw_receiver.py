@@ -153,6 +153,16 @@ async def test_a_message_without_an_end_is_not_collected(monkeypatch: pytest.Mon
             await raw.receive(max_messages=1, wait=1.0, should_stop=never)
 
 
+async def test_messages_that_were_not_asked_for_are_not_kept_without_limit() -> None:
+    handler, raw = opened()
+    handler.feed(*map(transfer, range(101)))
+    assert len(await raw.receive(max_messages=1, wait=1.0, should_stop=never)) == 1
+    handler.feed(*map(transfer, range(101, 202)))
+    # Also while it waits for something else.
+    [failure] = (await raw.settle([0], Settlement.COMPLETE, timeout=1.0)).values()
+    assert "sent 101 messages that were not asked for" in str(failure)
+
+
 def transfer(number: int) -> bytes:
     return frame(0x14, [uint(HANDLE), uint(number), binary(b"tag"), uint(0), FALSE, FALSE], b"m")
 

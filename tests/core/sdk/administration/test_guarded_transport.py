@@ -17,7 +17,7 @@ from azure.core.pipeline.transport import AioHttpTransport
 
 from servicebus_pair.core import ArmCoordinates, ClientSecret, Endpoint, Secret
 from servicebus_pair.core.errors import ServiceFaultError
-from servicebus_pair.core.sdk.administration import administration_for
+from servicebus_pair.core.sdk.administration import administration_for, guarded_transport
 from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
 
 MEGABYTE = 1 << 20
@@ -148,6 +148,27 @@ async def test_requests_go_to_the_host_of_the_first_one_only(monkeypatch: pytest
         with pytest.raises(HttpResponseError, match="another host"):
             await transport.send(SimpleNamespace(url=other, headers={}))
     assert sent == ["https://m.example/1", "https://M.example/2"]
+
+
+async def test_a_listing_without_an_end_is_not_read_beyond_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(guarded_transport, "_MAX_CALL_BYTES", 20 * len(LISTING))
+    pages = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal pages
+        pages += 1
+        links = (
+            f'<link rel="self" href="{address}"/><link rel="next" href="http://{address}/?$skip={pages}&amp;$top=1"/>'
+        )
+        body = LISTING.replace(b"<entry>", links.encode() + b"<entry>")
+        yield FEED + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async with serving(endless) as (address, _), administration_for(at(address)) as administration:
+        for _ in range(2):
+            pages = 0
+            with pytest.raises(ServiceFaultError, match="the answers to one call are larger"):
+                await administration.queue_depths("contoso/")
+            assert 10 < pages < 20
 
 
 async def test_the_resource_manager_is_called_likewise():

@@ -61,6 +61,19 @@ def test_a_message_is_forwarded_at_most_four_times(harness: EngineHarness):
     assert reason_of(transfer_dead_letter(one)) == "MaxTransferHopCountExceeded"
 
 
+def test_subscriptions_that_forward_to_their_topic_make_a_limited_number_of_copies(harness: EngineHarness):
+    topic = harness.topic(TopicDescription("t"))
+    for number in range(9):
+        harness.subscription(SubscriptionDescription("t", f"s{number}", forward_to="t"))
+    for sent in (1, 2):
+        topic.send([content("x")])
+        # Not 9**5. The next message has as many.
+        dead = sum(each.counts().transfer_dead_lettered for each in topic.subscriptions.values())
+        assert 8_000 * sent < dead < 11_000 * sent
+    last = topic.subscriptions["s8"].sub_queue(SubQueue.TRANSFER_DEAD_LETTER).peek(0, limit=10_000)[-1]
+    assert reason_of(last) == "QuotaExceededException"
+
+
 def test_dead_letters_can_be_forwarded_to_their_own_queue(harness: EngineHarness):
     queue = harness.queue(QueueDescription("a"))
     harness.namespace.update(replace(queue.description, forward_dead_lettered_messages_to="a"))

@@ -6,6 +6,9 @@ peeks or receives it. Whoever may send a message could stop them all.
 
 *Messages without an end.* The SDK collects the parts of a message, or of an answer, until the last one comes. A
 namespace that sends none would take all memory of whoever receives from it.
+
+*Messages that were not asked for.* The SDK keeps each message that arrives, whatever credit the link gave. One that
+reads while it waits for something else, such as a confirmation, would keep all that a hostile namespace can send.
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -20,6 +23,8 @@ MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 """How many null, true, false, 0 or empty lists an array may hold that writes them without any bytes."""
 # The service takes messages of up to 100 MB.
 _MAX_MESSAGE_BYTES: Final = 128 * 2**20
+# More than anything here asks for at once.
+_MAX_CREDIT: Final = 5_000
 # Position in the SDK's tuple form of a transfer frame (AMQP 1.0, section 2.7.5).
 _PAYLOAD: Final = 11
 _ARRAY8: Final = 0xE0
@@ -70,6 +75,16 @@ def check_message_size(size: int) -> None:
         raise ConnectionAbortedError(f"the service sent a message of more than {_MAX_MESSAGE_BYTES} bytes")
 
 
+def check_credit(credit: int, *, given: int) -> None:
+    """Check what is left of a link's credit; below 0 are messages that were on their way while it was taken back.
+
+    :param given: the most that the link gave.
+    :raises ConnectionAbortedError: the service sent more than it was ever asked for.
+    """
+    if credit < -given:
+        raise ConnectionAbortedError(f"the service sent {-credit} messages that were not asked for")
+
+
 def limit_messages() -> None:
     """Check each part of a message before the SDK keeps it; repeating this changes nothing."""
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
@@ -80,6 +95,7 @@ def limit_messages() -> None:
 
     async def take_checked(link: Any, frame: Any) -> None:
         check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
+        check_credit(link.current_link_credit, given=_MAX_CREDIT)
         await take(link, frame)
 
     take_checked.limited = True  # type: ignore[attr-defined]  # so that it is not wrapped twice

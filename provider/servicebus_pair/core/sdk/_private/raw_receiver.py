@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.protocol.amqp_sections import value_end
 from servicebus_pair.core.protocol.byte_window import ByteWindow
-from servicebus_pair.core.sdk._private.decode_limits import check_message_size
+from servicebus_pair.core.sdk._private.decode_limits import check_credit, check_message_size
 from servicebus_pair.core.sdk._private.frame_reader import (
     FrameReader,
     check_attached,
@@ -41,6 +41,8 @@ _MORE: Final = 5
 _LISTEN: Final = 0.2
 _PAUSE: Final = 0.05
 _PAUSES_OF_SILENCE: Final = 2
+# At least so many messages more than were asked for are taken.
+_FIRST_CREDIT: Final = 100
 # What is collected for so long is returned, although more comes: its locks are running.
 _MAX_COLLECTING: Final = 5.0
 
@@ -104,6 +106,7 @@ class RawReceiver:
         self._size_known = False
         self._parts: list[bytes] = []
         self._partial_bytes = 0
+        self._most_credit = _FIRST_CREDIT
         self._delivery_id = 0
         self._unconfirmed: list[_Run] = []
         self._takes = {_TRANSFER: self._take_transfer, _DISPOSITION: self._take_disposition}
@@ -156,6 +159,7 @@ class RawReceiver:
         credit = self._window.credit(missing) if self._size_known else min(missing, self._first_frames)
         # What messages leave is given back once it is half of the credit: each change is a frame.
         if credit < current or (credit > current and (current <= credit // 2 or credit == missing)):
+            self._most_credit = max(self._most_credit, credit)
             await self._link.flow(link_credit=credit)
         return credit
 
@@ -294,6 +298,7 @@ class RawReceiver:
             self._partial_bytes = 0
         link.delivery_count += 1
         link.current_link_credit -= 1
+        check_credit(link.current_link_credit, given=self._most_credit)
         self._window.add(len(message))
         self._arrived.append((self._delivery_id, message))
         return True

@@ -24,7 +24,7 @@ from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSettings
 from servicebus_pair.core.protocol.iso_duration import format_duration
-from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
+from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport, bounded_call
 from servicebus_pair.core.sdk.error_mapping import classify, error_text
 
 _CALL_TIMEOUT: Final = 30.0
@@ -108,7 +108,8 @@ class SdkAdministration:
         """Count a call and bound it. :raises ServiceError: classified."""
         self._meter.count(Operation.MANAGE)
         try:
-            return await asyncio.wait_for(call, _CALL_TIMEOUT)
+            with bounded_call():
+                return await asyncio.wait_for(call, _CALL_TIMEOUT)
         except Exception as failure:
             raise classify_http(failure, f"{action} on {self._where}") from failure
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -12,10 +15,25 @@ from azure.core.pipeline.transport import AioHttpTransport
 from multidict import CIMultiDict, CIMultiDictProxy
 
 _MAX_BYTES: Final = 8 * 2**20
+# All pages of a listing: the 10,000 queues that a namespace may have take about half.
+_MAX_CALL_BYTES: Final = 64 * 2**20
 _ENCODING: Final = "content-encoding"
 _UNPACKED: Final = ("identity", "gzip", "deflate")
 # zlib's "window bits" by which it recognises the header of either.
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
+
+
+_left: ContextVar[list[int] | None] = ContextVar("_left", default=None)
+
+
+@contextmanager
+def bounded_call() -> Iterator[None]:
+    """Bound the answers to all requests of one call, such as the pages of a listing, which may have no end."""
+    token = _left.set([_MAX_CALL_BYTES])
+    try:
+        yield
+    finally:
+        _left.reset(token)
 
 
 class GuardedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
@@ -79,10 +97,14 @@ class _BoundedResponse(aiohttp.ClientResponse):
             raise DecodeError(f"the answer is encoded as {encoding!r}, which was not asked for")
         unpacker = None if encoding == "identity" else zlib.decompressobj(_ANY_HEADER)
         blocks, size, packed_size = [], 0, 0
+        left = _left.get() or [_MAX_CALL_BYTES]
         async for packed in self.content.iter_any():
             block = packed if unpacker is None else unpacker.decompress(packed, _MAX_BYTES + 1 - size)
             blocks.append(block)
             size, packed_size = size + len(block), packed_size + len(packed)
+            left[0] -= len(block)
+            if left[0] < 0:
+                raise DecodeError(f"the answers to one call are larger than {_MAX_CALL_BYTES} bytes")
             if max(size, packed_size) > _MAX_BYTES:
                 raise DecodeError(f"the answer is larger than {_MAX_BYTES} bytes")
         if unpacker is not None and packed_size and not unpacker.eof:
