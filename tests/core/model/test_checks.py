@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from servicebus_pair.core.model.checks import (
     non_empty_text,
     resource_name,
     service_url,
+    storage_location,
 )
 from servicebus_pair.core.model.errors import ConfigurationError
 
@@ -49,6 +51,7 @@ NO_DURATIONS: list[Any] = [0.9, 61, True, "nan", "inf", 1e300, [], "soon"]
         (service_url("https://", "http://"), "http://127.0.0.1:80/", "http://127.0.0.1:80/"),
         (resource_name, "contoso-dr_(1).x", "contoso-dr_(1).x"),
         (resource_name, "x" * 128, "x" * 128),
+        *((storage_location, value, value) for value in ("/data/spool", "file:///data", "s3://bucket/spool")),
     ],
 )
 def test_check_returns_value_in_its_type(check: Check, value: Any, expected: Any) -> None:
@@ -113,6 +116,25 @@ def test_a_secret_is_sent_where_it_belongs_without_being_quoted(check: Check) ->
     with pytest.raises(ConfigurationError, match="it belongs elsewhere"):
         no_secret("field", secret, belongs="elsewhere")
     no_secret("field", "plain")
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("spool", "'spool': it must be an absolute path or a URL"),
+        ("s3:bucket", "'s3:bucket': it must be an absolute path or a URL"),
+        ("a b?c", "a text that is not shown: it must be an absolute path or a URL"),
+        ("s3://user:abcdefgh@bucket/spool", "a URL with credentials or a query"),
+        ("s3://bucket/spool?key=abcdefgh", "a URL with credentials or a query"),
+        ("/data/SharedAccessKey=abcdefgh", "a URL with credentials or a query"),
+        ("simplecache::s3://bucket/spool", "a URL of 'simplecache', which is no object store"),
+        ("zip://archive", "a URL of 'zip', which is no object store"),
+    ],
+)
+def test_a_place_that_is_no_folder_and_no_store_is_refused_without_its_secrets(location: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(reason)) as caught:
+        storage_location("spool", location)
+    assert "abcdefgh" not in str(caught.value)
 
 
 def test_control_characters_are_refused() -> None:

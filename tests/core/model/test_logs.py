@@ -52,6 +52,11 @@ def test_the_lines_of_an_error_are_indented_and_printable(lines: io.StringIO) ->
     assert others[-1] == r"  ValueError: invalid literal for int() with base 10: 'first\nsecond\x1b'"
 
 
+def test_an_error_that_was_never_raised_is_printable(lines: io.StringIO) -> None:
+    get_logger("servicebus_pair.test_logs").warning("it failed", exc_info=ValueError("first\x1b"))
+    assert lines.getvalue().splitlines()[-1] == r"  ValueError: first\x1b"
+
+
 def test_a_logger_has_one_filter_however_often_it_is_asked_for() -> None:
     assert get_logger("servicebus_pair.test_logs") is get_logger("servicebus_pair.test_logs")
     assert len(get_logger("servicebus_pair.test_logs").filters) == 1

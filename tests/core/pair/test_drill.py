@@ -299,6 +299,7 @@ async def test_drill_reports_each_deviation(monkeypatch: pytest.MonkeyPatch) -> 
         ([["a", "ping"]], 0.0, True),
         ([["a", "b"], ["ping"]], 0.0, True),
         ([["a"], []], 0.0, False),
+        ([["zz"], []], 0.0, False),
         ([["a"], ["b"], ["ping"]], 0.5, None),
     ],
 )

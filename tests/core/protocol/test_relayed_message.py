@@ -13,7 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
-from servicebus_pair.core.protocol.amqp_sections import BODY, value_end
+from servicebus_pair.core.protocol.amqp_sections import (
+    APPLICATION_PROPERTIES,
+    BODY,
+    MESSAGE_ANNOTATIONS,
+    binary,
+    join_map,
+    section,
+    text,
+    value_end,
+)
 from servicebus_pair.core.protocol.backlog_message import unwrap, wrap
 from servicebus_pair.core.protocol.encoded_message import batch_prefix, broker_value
 from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, UnusualMessageError
@@ -135,6 +144,14 @@ def test_aliases_that_are_not_as_we_write_them_are_left_to_the_decoder(propertie
     data = encode(AmqpAnnotatedMessage(data_body=b"x", application_properties=properties))
     with pytest.raises(UnusualMessageError):
         BacklogRewriter().restore(data, now=NOON)
+
+
+@pytest.mark.parametrize("descriptor", [APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS])
+def test_a_map_with_a_name_that_has_no_value_is_left_to_the_decoder(descriptor: int) -> None:
+    address = section(APPLICATION_PROPERTIES, join_map([text("x-ms-path"), text(ENTITY)]))
+    uneven = section(descriptor, join_map([text("x-ms-path"), text(ENTITY), text("name")]))
+    with pytest.raises(UnusualMessageError):
+        BacklogRewriter().restore(address + uneven + section(BODY, binary(b"x")), now=NOON)
 
 
 def test_decimals_are_left_to_the_decoder() -> None:
