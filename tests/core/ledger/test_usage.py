@@ -21,8 +21,9 @@ def test_records_are_counted_as_operations(tmp_path: Path) -> None:
     at = NOON.timestamp()
     with Ledger(tmp_path, run="r") as ledger:
         ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, (small, large), at))
-        ledger.observe(MessagesAccepted("flights", Route.BACKLOG, "queue", (large,), at))
-        ledger.observe(MessagesSyphoned("flights", "queue", (large,), at))
+        ledger.observe(MessagesAccepted("flights", Route.BACKLOG, "queue", (large,), at + 1))
+        ledger.observe(MessagesSyphoned("flights", "queue", (large,), at + 59))
+        ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, (small,), at - 1))
         ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, (small,), at + 60))
     ledger.path.write_bytes(ledger.path.read_bytes() + b'{"v":1,"kind":"sen')
     counted = count_ledger(tmp_path, since=NOON, until=NOON + timedelta(minutes=1))

@@ -64,7 +64,7 @@ async def test_forked_process_is_rejected_and_parent_keeps_working() -> None:
 async def test_sender_and_syphon_can_be_created_in_a_thread(local_pair: LocalPair) -> None:
     sender = await asyncio.to_thread(local_pair.pair.sender, "flights")
     syphon = await asyncio.to_thread(local_pair.pair.syphon)
-    assert await asyncio.to_thread(local_pair.pair.receiver, "flights")
+    assert (await asyncio.to_thread(local_pair.pair.receiver, "flights")).entity == "flights"
     async with sender:
         assert (await sender.send(numbered(1))).primary == 1
     assert (await syphon.drain()).empty
