@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -141,9 +142,7 @@ class FolderStorage:
             if each.is_symlink():
                 raise OSError(f"{each} is a link")
         made: set[Path] = set()
-        for each in (folder, *folder.parents):
-            if each in self._durable:
-                break
+        for each in takewhile(lambda path: path not in self._durable, (folder, *folder.parents)):
             try:
                 _sync_folder(each.parent)
             except OSError:

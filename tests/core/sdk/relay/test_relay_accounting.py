@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import LockLostError, ServiceError, UnreachableError
+from servicebus_pair.core.model.errors import LockLostError, ServiceError, TimedOutError, UnreachableError
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.amqp_sections import binary, section, uint
@@ -97,6 +97,18 @@ async def test_a_receive_that_fails_is_billed_as_an_empty_one(setting: Setting) 
     with pytest.raises(UnreachableError, match="receive from q on contoso"):
         await setting.receive()
     assert setting.billed == Operations(empty_receives=1)
+
+
+async def test_a_receive_that_hangs_ends_with_its_wait_and_its_timeout(setting: Setting) -> None:
+    async def hang(wait: float) -> None:
+        await asyncio.sleep(60 + wait)
+
+    setting.receiver._connection.listen = hang  # type: ignore[method-assign]
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    with pytest.raises(TimedOutError):
+        await setting.link.receive(max_messages=1, max_wait_time=3.0, timeout=4.0)
+    assert clock() - began == pytest.approx(3.0 + 4.0 + 0.4, abs=0.05)
 
 
 async def test_messages_that_arrive_when_the_link_should_stop_are_released(setting: Setting) -> None:
