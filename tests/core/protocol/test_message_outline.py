@@ -134,6 +134,20 @@ def test_what_is_unusual_is_left_to_the_decoder(data: bytes, expected: MessageOu
         assert outlined(data, reader) == decoded(data)
 
 
+# AMQP 1.0, section 1.6: those of null, booleans, integers, floats, times, UUIDs, binaries, strings and symbols.
+PLAIN = {0x40, 0x41, 0x42, 0x43, 0x44, 0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x60, 0x61, 0x70, 0x71, 0x72}
+PLAIN |= {0x80, 0x81, 0x82, 0x83, 0x98, 0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3}
+# Bytes behind a constructor, by its upper half; of those that say it themselves, none follow.
+WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16, 0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
+
+
+@pytest.mark.parametrize("constructor", range(0x40, 0x100))
+def test_values_that_every_decoder_reads_are_read_and_all_others_are_left_to_it(constructor: int) -> None:
+    value = bytes((constructor,)) + bytes(WIDTHS[constructor >> 4])
+    properties = section(APPLICATION_PROPERTIES, join_map([text("a"), value]))
+    assert (OutlineReader().read(properties + DATA) is not None) is (constructor in PLAIN)
+
+
 def test_a_reader_remembers_a_limited_number_of_short_sections() -> None:
     reader = OutlineReader()
     stores = reader._plain_headers, reader._destinations, reader._ends

@@ -90,8 +90,8 @@ def batch_prefix(first: bytes) -> bytes:
             for item in (name, value)
         ]
         prefix = section(MESSAGE_ANNOTATIONS, join_map(kept)) if kept else b""
-    fields = split(found[PROPERTIES]) if found[PROPERTIES] else []
-    ids = {index: fields[index] for index in (MESSAGE_ID, GROUP_ID) if index < len(fields) and fields[index] != NULL}
+    fields = [*(split(found[PROPERTIES]) if found[PROPERTIES] else ()), *[NULL] * PROPERTY_FIELDS]
+    ids = {index: fields[index] for index in (MESSAGE_ID, GROUP_ID) if fields[index] != NULL}
     if not ids:
         return prefix
     return prefix + section(PROPERTIES, join_list([ids.get(index, NULL) for index in range(PROPERTY_FIELDS)]))

@@ -128,7 +128,7 @@ class OutlineReader:
             if behind_id in self._ends:
                 return _optional_text(properties[_FIRST_FIELD:id_end]), *self._ends[behind_id]
         fields = _plain_items(properties)
-        fields += [NULL] * (PROPERTY_FIELDS - len(fields))
+        fields += [NULL] * PROPERTY_FIELDS
         end = _optional_text(fields[GROUP_ID]), _optional_text(fields[_CONTENT_TYPE])
         if behind_id:
             _remember(self._ends, behind_id, end)
