@@ -48,6 +48,7 @@ async def test_all_messages_are_read_by_session_and_stay(client: NamespaceClient
     assert await read(browser_of(client), first_page=True) == [["a1", "a2"], ["b1"]]
 
 
+@pytest.mark.simulated
 async def test_a_session_that_another_receiver_holds_is_waited_for_and_else_named(client: NamespaceClient) -> None:
     held = client.session_link("q", wait=1, session_id="a")
     await held.accept(timeout=5)

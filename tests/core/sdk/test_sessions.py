@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
+from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.engine.namespace.entities import QueueEntity
 from servicebus_pair.core.model.errors import (
     EntityNotFoundError,
     LockLostError,
     RefusedError,
+    ServiceFaultError,
     SessionLockedError,
     TimedOutError,
 )
@@ -24,6 +25,7 @@ from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from tests.core.support.local_pair import endpoint
 
+pytestmark = pytest.mark.simulated
 TIMEOUT = 5.0
 
 
@@ -90,6 +92,12 @@ async def test_a_queue_that_has_no_sessions_to_list_is_an_error(
 ) -> None:
     with pytest.raises(error):
         await sessions.client.list_sessions(path, timeout=TIMEOUT)
+
+
+async def test_a_fault_of_a_queue_with_sessions_is_not_taken_for_its_absence(sessions: Sessions) -> None:
+    sessions.namespace.set_fault(Fault(kind=FaultKind.CLOSE_CONNECTION, on=(Operation.MANAGE,), count=1))
+    with pytest.raises(ServiceFaultError):
+        await sessions.client.list_sessions("q", timeout=TIMEOUT)
 
 
 async def test_silence_is_not_taken_for_an_empty_queue(sessions: Sessions) -> None:

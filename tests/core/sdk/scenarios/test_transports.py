@@ -45,7 +45,8 @@ async def open_pair_over(transport: str, options: PairOptions) -> AsyncIterator[
 # azure-servicebus 7.15 asks aiohttp for a WebSocket in clear with ssl=None.
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("transport", "interval"), [("TLS", 0), ("WebSocket", 0), ("WebSocket under TLS", 0), ("WebSocket under TLS", 1)]
+    ("transport", "interval"),
+    [("TLS", 0), ("WebSocket", 0), ("WebSocket under TLS", 1)],
 )
 async def test_section_4_outages_over_tls_and_websocket_divert_in_the_same_time(transport: str, interval: int) -> None:
     options = replace(QUICK_OPTIONS, failover_interval=timedelta(seconds=interval))
