@@ -49,6 +49,7 @@ def test_as_many_idle_connections_as_allowed_are_kept_those_used_last(most: int,
                 if not link.is_connected:
                     link.is_connected = True
                     bounded.connected(link)
+                    assert bounded.crowded is (len(bounded._links) > most)
                 link.in_use, link.used_at = False, time
                 order = [*(each for each in order if each is not link), link]
                 expected = [each for each in order if each.is_connected and not each.in_use][-most:]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from servicebus_pair.core.model.pricing import Operations, further_increments
+from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations, further_increments
 
 
 class Operation(StrEnum):
@@ -42,7 +42,9 @@ class Meter:
         :param sizes: size of each message in bytes.
         """
         self._counts[operation.value] += len(sizes)
-        self._counts[_INCREMENTS] += sum(map(further_increments, sizes))
+        for size in sizes:
+            if size > BILLED_BYTES:
+                self.count_increments(size)
 
     def count_increments(self, size: int) -> None:
         """Count each 64 KB of a message beyond the first; the caller counts the message itself.

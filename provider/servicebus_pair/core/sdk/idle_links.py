@@ -26,6 +26,7 @@ class IdleLinks:
     """The links of one namespace that hold a connection.
 
     :param most: how many of them may be idle, at least 1; links in use are not bounded.
+    :ivar crowded: more links than that may hold a connection: whoever has used one calls :meth:`trim`.
     """
 
     def __init__(self, namespace: str, most: int) -> None:
@@ -33,15 +34,12 @@ class IdleLinks:
         self._most = most
         self._links: dict[_Link, None] = {}
         self._warned = False
+        self.crowded = False
 
     def connected(self, link: _Link) -> None:
         """Record that ``link`` opened a connection."""
         self._links[link] = None
-
-    @property
-    def crowded(self) -> bool:
-        """More links than may be idle may hold a connection: whoever has used one calls :meth:`trim`."""
-        return len(self._links) > self._most
+        self.crowded = len(self._links) > self._most
 
     def trim(self, current: _Link) -> None:
         """Disconnect the links used longest ago if too many are idle.
@@ -55,6 +53,7 @@ class IdleLinks:
             self._warn_once(link)
             link.disconnect()
             del self._links[link]
+        self.crowded = len(self._links) > self._most
 
     def _warn_once(self, link: _Link) -> None:
         if self._warned or link.seconds_unused() > _SOON_SECONDS:
