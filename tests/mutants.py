@@ -2,9 +2,9 @@
 
 ``python -m tests.mutants PATH... [--count 50] [--seed 1] [--jobs 2]``. The mutants come from cosmic-ray. A sample is
 drawn at random, reproducibly. The tests of ``core/syphon/policies/link_pool.py`` are, in this order,
-``tests/core/syphon/policies/test_link_pool.py``, the folder of that, and all of the room, ``tests/core/syphon``, without
-those marked ``slow`` and with as many examples of each property as ``make test-all`` draws. Work is done in copies of
-the project.
+``tests/core/syphon/policies/test_link_pool.py``, the folder of that, and all of the room, ``tests/core/syphon``:
+without those that are ``slow``, and with as many examples of each property as ``make test-all`` draws. Work is done in
+copies of the project.
 
 Left out are mutants that cannot change what a program does: those of annotations, of what is imported for the type
 checker only, and of the markers in a signature that an operator takes for operators.

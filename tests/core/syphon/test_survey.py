@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from servicebus_pair.core.model.errors import AuthorizationError, ServerBusyError, ServiceError
+from servicebus_pair.core.syphon import survey as module
 from servicebus_pair.core.syphon.backlog_entry import Selection
 from servicebus_pair.core.syphon.survey import BacklogSurvey, DestinationSurvey, Surveyor
 from tests.core.support.fake_transport import EPOCH, drain_context
@@ -40,6 +43,57 @@ async def test_section_6_a_survey_counts_a_message_that_raises_as_unreadable() -
     del transport.queues["q"].messages[0].enqueued_time
     survey = await Surveyor(context).survey("q")
     assert (survey.undeliverable, survey.destinations["flights"].messages) == ({"Unreadable": 1}, 1)
+
+
+class FakeBrowser:
+    """Reads the messages of a session queue, one to a page; another receiver holds the sessions ``locked``."""
+
+    undecodable = 5
+
+    def __init__(self, messages: list[Any], locked: list[str]) -> None:
+        self.messages, self.locked, self.read = messages, locked, 0
+
+    async def readable_pages(self, **_: bool) -> AsyncGenerator[list[Any], None]:
+        for message in self.messages:
+            self.read += 1
+            yield [message]
+
+
+@pytest.mark.parametrize("first_page", [True, False])
+@pytest.mark.parametrize(
+    ("locked", "counted", "selection", "expected"),
+    [
+        ([], 9, None, 0),
+        (["x", "y"], 3 + 5 + 6, None, 6),
+        (["x", "y"], 3 + 5 + 1, None, 2),  # messages that were received meanwhile
+        (["x", "y"], ServerBusyError("busy"), None, 2),
+        (["x", "y"], 3 + 5 + 6, ["flights"], 2),
+    ],
+)
+async def test_section_6_a_survey_of_sessions_counts_what_others_hold_by_what_the_queue_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+    locked: list[str],
+    counted: int | ServiceError,
+    selection: list[str] | None,
+    expected: int,
+    *,
+    first_page: bool,
+) -> None:
+    context, transport, _ = drain_context(max_batch_messages=2, selection=Selection.of(selection))
+    transport.queues["q"].put("flights", "m0", "m1", "m2")
+    browser = FakeBrowser(transport.queues["q"].messages, locked)
+    monkeypatch.setattr(module, "SessionBrowser", lambda *_, **__: browser)
+
+    async def count(queues: Collection[str]) -> int:
+        assert list(queues) == ["q"]
+        if isinstance(counted, ServiceError):
+            raise counted
+        return counted
+
+    survey = await Surveyor(context).survey_sessions("q", count=count, first_page=first_page)
+    read = 2 if first_page else 3
+    assert (browser.read, survey.destinations["flights"].messages, survey.unreadable) == (read, read, 5)
+    assert survey.locked == (len(locked) if first_page else expected)
 
 
 def test_section_6_surveys_of_several_queues_add_up() -> None:
