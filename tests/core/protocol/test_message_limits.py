@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SendError
-from servicebus_pair.core.protocol.amqp_message import MAX_PROPERTIES_BYTES, MAX_PROPERTY_BYTES, check_message
+from servicebus_pair.core.protocol.amqp_message import (
+    MAX_PROPERTIES_BYTES,
+    MAX_PROPERTY_BYTES,
+    Header,
+    check_message,
+    new_message,
+)
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.local_pair import LocalPair, numbered
@@ -69,12 +75,25 @@ async def test_section_4_a_time_to_live_of_zero_is_refused_before_anything_is_se
 ) -> None:
     dying = ServiceBusMessage("x", message_id="dying", time_to_live=life)
     async with local_pair.pair.sender("flights") as sender:
-        with pytest.raises(SendError, match="time to live is 0") as caught:
+        with pytest.raises(SendError, match="time to live is 0: it must be longer, or none") as caught:
             await sender.send([dying, *numbered(2)])
         assert isinstance(caught.value.cause, InvalidMessageError)
         assert len(caught.value.unsent) == 3
         assert await local_pair.primary_ids() == []
         assert not local_pair.pair.health("flights").failed_over
+
+
+@pytest.mark.parametrize(
+    ("life", "allowed"), [(1, True), (2**32 - 1, True), (-1, False), (2**32, False), (1.5, False), (None, True)]
+)
+def test_section_4_a_time_to_live_is_what_a_header_holds(life: Any, allowed: bool) -> None:
+    message = new_message("x")
+    message.header = Header(time_to_live=life)
+    if allowed:
+        check_message(message)
+    else:
+        with pytest.raises(InvalidMessageError, match=f"time to live is {life} ms: allowed are 1 to 4294967295"):
+            check_message(message)
 
 
 def with_annotation(value: Any) -> ServiceBusMessage:

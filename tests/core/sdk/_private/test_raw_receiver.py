@@ -141,16 +141,37 @@ async def test_at_least_one_frame_is_asked_for_however_little_memory_there_is() 
 async def test_a_message_without_an_end_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_limits, "_MAX_MESSAGE_BYTES", 3000)
     handler, raw = opened()
-    part = frame(0x14, [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE, TRUE], bytes(1000))
-    for parts, refused in ((3, False), (4, True)):
-        handler.feed(*[part] * parts, *[transfer(0)] * (not refused))
-        if not refused:
-            # Forgotten with the message: each one is counted alone.
-            ((_, message),) = await raw.receive(max_messages=1, wait=1.0, should_stop=never)
-            assert len(message) == 3001
-            continue
-        with pytest.raises(ConnectionAbortedError, match="a message of more than 3000 bytes"):
-            await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+    part, more = (
+        frame(0x14, [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE, TRUE], bytes(size)) for size in (1000, 1)
+    )
+    for _ in range(2):
+        # Forgotten with the message: each one is counted alone.
+        handler.feed(part, part, part, transfer(0))
+        ((_, message),) = await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+        assert len(message) == 3001
+    handler.feed(part, part, part, more)
+    with pytest.raises(ConnectionAbortedError, match="a message of more than 3000 bytes"):
+        await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+
+
+@pytest.mark.parametrize(("max_bytes", "credit"), [(750, 10), (749, 9)])
+async def test_what_was_returned_counts_no_more_and_no_less_than_its_bytes(max_bytes: int, credit: int) -> None:
+    handler = FakeHandler()
+    raw = RawReceiver(handler.owner, max_bytes=max_bytes)
+    assert not raw.fell_silent
+    handler.feed(frame(0x14, [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE, FALSE], bytes(100)))
+    assert len(await raw.receive(max_messages=1, wait=1.0, should_stop=never)) == 1
+    await raw.receive(max_messages=200, wait=0.0, should_stop=never)
+    # The largest message seen counts three quarters of its size in the second receive.
+    assert handler._link.current_link_credit == credit
+
+
+async def test_a_request_asks_for_what_has_not_arrived() -> None:
+    handler, raw = opened()
+    handler.feed(*map(transfer, range(5)))
+    assert len(await raw.receive(max_messages=2, wait=1.0, should_stop=never)) == 2
+    await raw.request(10)
+    assert handler._link.current_link_credit == 10 - 3
 
 
 async def test_messages_that_were_not_asked_for_are_not_kept_without_limit() -> None:

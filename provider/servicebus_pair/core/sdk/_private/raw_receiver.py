@@ -143,8 +143,7 @@ class RawReceiver:
                 break
             else:
                 await self._listen(min(_LISTEN, remaining))
-        count = 0 if should_stop() and not self._arrived else min(max_messages, len(self._arrived))
-        taken = [self._arrived.popleft() for _ in range(count)]
+        taken = [self._arrived.popleft() for _ in range(min(max_messages, len(self._arrived)))]
         self._taken_bytes = sum(len(message) for _, message in taken)
         return taken
 
