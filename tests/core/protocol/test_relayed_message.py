@@ -272,8 +272,18 @@ def test_a_rewriter_remembers_a_limited_number_of_short_things() -> None:
     assert len(rewriter._headers) == 1
 
 
+@pytest.mark.parametrize(("size", "remembered"), [(511, 1), (512, 1), (513, 0), (600, 0)])
+def test_application_properties_of_up_to_512_bytes_are_remembered(size: int, remembered: int) -> None:
+    filled = size - len(join_map([text("x-ms-path"), text(ENTITY), text("n"), text("x" * 400)])) + 400
+    properties = join_map([text("x-ms-path"), text(ENTITY), text("n"), text("x" * filled)])
+    assert len(properties) == size
+    rewriter = BacklogRewriter()
+    restored(section(APPLICATION_PROPERTIES, properties) + section(BODY, binary(b"x")), rewriter=rewriter)
+    assert len(rewriter._carried) == remembered
+
+
 @pytest.mark.parametrize(("spare", "kept"), [(1, True), (0, False)])
-def test_property_lists_of_less_than_512_bytes_are_remembered(spare: int, kept: bool) -> None:
+def test_the_ends_of_so_many_property_lists_are_remembered(spare: int, kept: bool) -> None:
     rewriter = BacklogRewriter()
     for subject in ("", "x" * 200):
         message = ServiceBusMessage("x", message_id="1", subject=subject, content_type="y" * 5)

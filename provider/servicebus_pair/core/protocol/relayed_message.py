@@ -231,12 +231,7 @@ class BacklogRewriter:
                 return _PROPERTIES_PREFIX + properties, _id_text(properties[_FIRST_FIELD:id_end])
         fields = split(properties) if properties else []
         is_plain = len(fields) == PROPERTY_FIELDS and fields[_EXPIRY] == fields[GROUP_ID] == NULL
-        if (
-            behind_id
-            and is_plain
-            and len(behind_id) < _MAX_REMEMBERED_BYTES
-            and len(self._plain_ends) < _MAX_REMEMBERED
-        ):
+        if behind_id and is_plain and len(self._plain_ends) < _MAX_REMEMBERED:
             self._plain_ends.add(behind_id)
         fields += [NULL] * (PROPERTY_FIELDS - len(fields))
         message_id = _id_text(fields[MESSAGE_ID])
