@@ -22,7 +22,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> Binar
     :param follow: follow a link, as for a file that a person names; Kubernetes mounts secrets as links.
     :raises IrregularFileError: it is none.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
     except OSError as error:

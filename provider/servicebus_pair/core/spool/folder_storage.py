@@ -156,7 +156,7 @@ class FolderStorage:
 
 def _sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable (POSIX: fsync of a file does not include its entry in the folder)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
