@@ -22,6 +22,11 @@ from tests.core.support.message_strategies import EXPIRING, LASTING, WHOLE, mess
 from tests.examples import examples
 
 
+# Times that the broker has set are longs to the SDK; other numbers are not.
+_TIMES: dict[Any, Any] = {b"x-opt-enqueued-time": 1_357_000_000_000, b"x-opt-locked-until": 5, b"x-opt-mine": 5}
+FORWARDED = AmqpAnnotatedMessage(data_body=b"x", annotations=_TIMES)
+
+
 def new_message(number: int = 0, *, size: int = 100, session: str | None = "s" * 50, **more: Any) -> AmqpMessage:
     return to_amqp_message(ServiceBusMessage(bytes(size), message_id=f"m{number}", session_id=session, **more))
 
@@ -39,6 +44,7 @@ def size_in_bytes(batch: EncodedBatch) -> int:
 @example(message=WHOLE)
 @example(message=LASTING)
 @example(message=EXPIRING)
+@example(message=FORWARDED)
 @given(message=messages())
 def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
     ours, theirs = EncodedBatch(262_144), ServiceBusMessageBatch(262_144)
