@@ -21,7 +21,6 @@ from tests.core.support.encoding import encode
 from tests.core.support.message_strategies import EXPIRING, LASTING, WHOLE, messages
 from tests.examples import examples
 
-
 # Times that the broker has set are longs to the SDK; other numbers are not.
 _TIMES: dict[Any, Any] = {b"x-opt-enqueued-time": 1_357_000_000_000, b"x-opt-locked-until": 5, b"x-opt-mine": 5}
 FORWARDED = AmqpAnnotatedMessage(data_body=b"x", annotations=_TIMES)
