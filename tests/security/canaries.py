@@ -30,6 +30,7 @@ CANARIES: Final[dict[str, Any]] = {
     "signature": _SIGNED,
     "key": _KEY,
     "client secret": _CLIENT_SECRET,
+    "password in the query of a URL": "s3://bucket/folder?user=u&password=c4nary-c4nary",
     "token": "eyJhbGciOiJub25lIn0.eyJjNG5hcnkiOiJjNG5hcnkifQ.c4naryc4nary",
 }
 

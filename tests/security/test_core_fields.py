@@ -147,7 +147,7 @@ def test_the_key_of_the_spool_is_in_its_place_and_not_shown():
         "s3://AKIA:c4nary/two+c4nary@bucket/spool",
         "simplecache::ftp://bob:c4nary@host/spool",
         "//bob:c4nary@host/spool",
-        "https://host/spool?token=c4nary",
+        "https://host/spool?user=c4nary",
     ],
 )
 def test_the_location_of_the_spool_has_no_credentials(location: str):
@@ -159,7 +159,14 @@ def test_the_location_of_the_spool_has_no_credentials(location: str):
 
 @pytest.mark.parametrize(
     "location",
-    ["http://127.0.0.1/spool", "HTTPS://127.0.0.1", "simplecache::http://127.0.0.1/x", "reference://x", "zip:///x.zip"],
+    [
+        "http://127.0.0.1/spool",
+        "HTTPS://127.0.0.1",
+        "simplecache::http://127.0.0.1/x",
+        "reference://x",
+        "zip:///x.zip",
+        "memory://x",
+    ],
 )
 def test_a_spool_makes_nobody_call_the_host_that_it_names(location: str):
     with pytest.raises(ConfigurationError, match="which is no object store to write to"):

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from servicebus_pair.core import read_pair_settings
 from servicebus_pair.core.errors import ServiceFaultError
 from servicebus_pair.core.model import get_logger
+from servicebus_pair.core.pair import SIDES
+from servicebus_pair.core.sdk import NamespaceClient
 from tests.security.canaries import CANARIES, disclosed
 
 PACKAGE = Path(__file__).parents[2] / "provider" / "servicebus_pair"
@@ -108,6 +111,26 @@ def test_an_error_behind_a_line_forges_none_and_discloses_nothing(lines: Lines):
     assert not disclosed(lines.texts[0])
 
 
+def test_lines_of_the_sdk_disclose_nothing_outside_of_airflow_either(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    azure, module = logging.getLogger("azure"), logging.getLogger("azure.servicebus._pyamqp._connection")
+    level = azure.level
+    try:
+        azure.setLevel(logging.NOTSET)
+        both = {f"{side}_connection_string": CANARIES["connection string"].replace("contoso", side) for side in SIDES}
+        NamespaceClient(read_pair_settings(both).primary)
+        assert (module.getEffectiveLevel(), logging.getLogger("azureish").getEffectiveLevel()) == (30, 10)
+        azure.setLevel(logging.DEBUG)
+        for text in filter(lambda each: isinstance(each, str), CANARIES.values()):
+            module.debug(f"-> {text}\n{FORGED}")
+            module.debug("-> %r %s", [text.encode()], {"token": text})
+    finally:
+        azure.setLevel(level)
+
+    assert len(caplog.records) >= 2 * len(CANARIES) - 4
+    assert [line for line in caplog.messages if disclosed(line) or not line.isprintable()] == []
+
+
 def test_every_module_logs_with_safe_values():
     loggers = [
         (path.name, line.strip())
@@ -116,9 +139,10 @@ def test_every_module_logs_with_safe_values():
         if "logging.getLogger(" in line or "structlog" in line
     ]
 
-    # The SDK's logger, of which only the level is set, and that of the package, which gets a handler.
+    # Those of libraries, which get a level and the same filter, and that of the package, which gets a handler.
     assert sorted(loggers) == [
         ("drain_task.py", 'logger = logging.getLogger("servicebus_pair")'),
+        ("logs.py", "library = logging.getLogger(name)"),
+        ("logs.py", 'logger = logging.getLogger(each) if f"{each}.".startswith(f"{name}.") else None'),
         ("logs.py", "logger = logging.getLogger(name)"),
-        ("servicebus_pair.py", 'logger = logging.getLogger("azure")'),
     ]

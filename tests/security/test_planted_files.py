@@ -22,19 +22,23 @@ from pyarrow import parquet
 from servicebus_pair.core import Ledger
 from servicebus_pair.core.errors import ConfigurationError, SpoolError
 from servicebus_pair.core.events import MessageRef, MessagesAccepted, Route
-from servicebus_pair.core.ledger import count_ledger, folded_twice, open_files
+from servicebus_pair.core.ledger import PublishManifest, count_ledger, folded_twice, open_files
+from servicebus_pair.core.ledger.partitions import partition_path
 from servicebus_pair.core.model.interfaces import SystemClock
+from servicebus_pair.core.model.regular_files import IrregularFileError
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool import object_storage
 from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.drain import empty_spool
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.spool import Spool
 from servicebus_pair.spark.analysis.evidence import read_manifests
 from servicebus_pair.spark.base.credential_reference import PairReference
-from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, fold
+from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, check_readable, fold
 from servicebus_pair.spark.base.redaction import Redaction
-from servicebus_pair.spark.base.report_files import read_json
+from servicebus_pair.spark.base.report_files import read_json, write_json
+from servicebus_pair.spark.datasource.commit_messages import has_manifest, write_batch_manifest
 
 Plant = Callable[[Path], object]
 
@@ -100,6 +104,19 @@ def test_what_is_planted_in_a_ledger_is_no_record(tmp_path: Path, plant: Plant):
     assert os.path.lexists(planted)
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+def test_no_ledger_is_written_where_a_link_leads(tmp_path: Path, depth: int):
+    run = Path(partition_path("r", at=time.time()))
+    link = tmp_path / "ledger" / (run.parent, run)[depth]
+    link.parent.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    link.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(OSError, match="is a link"):
+        Ledger(tmp_path / "ledger", run="r")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def parquet_of(**columns: Any) -> Plant:
     """What a program that knows the records writes, in a few bytes for terabytes of text."""
     record = {name: RECORD.get(name) for name in FOLDED_SCHEMA.columns} | columns
@@ -111,6 +128,7 @@ def parquet_of(**columns: Any) -> Plant:
 ROWS = 20_000
 REPEATED = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["x" * (8 << 20)]))
 PARQUET = {
+    "records that are one": parquet_of(),
     "repeated": parquet_of(id=REPEATED),
     "nested": parquet_of(id=pa.array([["x"]] * ROWS)),
     "other types": parquet_of(bytes="9", at=True, v=2.5),
@@ -130,6 +148,37 @@ def test_parquet_that_compact_did_not_write_takes_little_memory(tmp_path: Path, 
         count = count_ledger(tmp_path, since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2100, 1, 1, tzinfo=UTC))
         assert count.records == 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB
+
+
+def circle(path: Path) -> None:
+    """Two links make two to the power of forty paths."""
+    for name in ("a", "b"):
+        path.with_name(name).symlink_to(path.parent)
+
+
+def deep(path: Path) -> None:
+    path.parent.joinpath(*["d"] * 20).mkdir(parents=True)
+
+
+FOR_SPARK = {
+    **{name: PARQUET[name] for name in ("records that are one", "nested", "other types", "large", "cut")},
+    "circle": circle,
+    "deep": deep,
+    "link to Parquet": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("plant", FOR_SPARK.values(), ids=FOR_SPARK)
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_what_spark_would_follow_or_believe_is_found_before(tmp_path: Path, plant: Plant, scheme: str):
+    run = tmp_path / "day=1" / "run=r"
+    run.mkdir(parents=True)
+    check_readable(f"{scheme}{tmp_path}")
+    plant(run / "a.parquet")
+
+    for folders in ([""], ["day=0/run=r", "day=1/run=r"]):
+        with pytest.raises(ConfigurationError, match=r"ledger .*(cannot be read|is damaged|delete it)"):
+            check_readable(f"{scheme}{tmp_path}", folders)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +239,55 @@ def test_what_a_job_reads_is_a_file_of_limited_size(tmp_path: Path, kind: str, r
             read(str(path))
 
 
+MANIFEST = PublishManifest("r", {}, 0, 0.0)
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "manifest": lambda folder: MANIFEST.write(folder / "0.json"),
+    "manifest of a batch": lambda folder: write_batch_manifest(
+        str(folder.parent), MANIFEST, query_id=folder.name, batch_id=0
+    ),
+    "report": lambda folder: write_json(folder / "0.json", {}),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_a_planted_link_has_no_other_file_written(tmp_path: Path, write: Callable[[Path], object]):
+    victim, folder = tmp_path / "victim", tmp_path / "query"
+    victim.write_text("precious")
+    folder.mkdir()
+    for name in (f".0.json.{os.getpid()}", "0.json"):
+        (folder / name).symlink_to(victim)
+
+    write(folder)
+
+    assert victim.read_text() == "precious"
+    assert json.loads((folder / "0.json").read_text()) is not None
+
+
+def test_the_manifest_of_a_batch_is_not_written_through_a_folder_that_is_a_link(tmp_path: Path):
+    (tmp_path / "others").mkdir()
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "query").symlink_to(tmp_path / "others")
+
+    with pytest.raises(OSError, match="is a link"):
+        WRITERS["manifest of a batch"](tmp_path / "manifests" / "query")
+    assert not list((tmp_path / "others").iterdir())
+
+
+@pytest.mark.parametrize("planted", ["", "{}", "[" * 60_000, json.dumps({**MANIFEST.to_json(), "batch": 7}), *NO_FILES])
+def test_what_is_no_manifest_of_a_batch_does_not_stand_for_messages_that_were_sent(tmp_path: Path, planted: str):
+    def is_committed() -> bool:
+        return has_manifest(str(tmp_path), query_id="query", batch_id=0)
+
+    assert not is_committed()
+    write_batch_manifest(str(tmp_path), MANIFEST, query_id="query", batch_id=0)
+    assert is_committed()
+    (tmp_path / "query" / "0.json").unlink()
+    NO_FILES.get(planted, holding(planted))(tmp_path / "query" / "0.json")
+
+    with pytest.raises(ConfigurationError, match="is not the manifest of batch 0"):
+        is_committed()
+
+
 def test_settings_may_be_a_link_as_kubernetes_mounts_secrets(tmp_path: Path):
     (tmp_path / "..data").write_text('{"primary_conn_id": "x"}')
     (tmp_path / "pair.json").symlink_to(tmp_path / "..data")
@@ -220,6 +318,12 @@ def name_that_is_a_pipe(spool: Path) -> None:
     os.mkfifo(spool / "name")
 
 
+def zeros(spool: Path) -> None:
+    """A file of 400 MB that takes nothing of the disk."""
+    spool_file(messages=9)(spool)
+    os.truncate(spool / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool", 400 << 20)
+
+
 IN_A_SPOOL: dict[str, Plant] = {
     "a claim that is nested": claim(NESTED),
     "a claim of 400 digits": claim(holding(f'{{"owner": "x", "renewed": {10**400}}}')),
@@ -228,6 +332,7 @@ IN_A_SPOOL: dict[str, Plant] = {
     "infinitely many messages": spool_file(messages=float("inf")),
     "an entity of two lines": spool_file(entity="a\nERROR forged\x1b[2J"),
     "a key of two lines": spool_file(key="a\nERROR forged\x1b[2J"),
+    "millions of records without content": zeros,
     "a record that is nested": spool_file(b"[" * 60_000),
     "a name that is a pipe": name_that_is_a_pipe,
 }
@@ -289,3 +394,45 @@ async def test_nothing_is_accepted_into_a_folder_that_is_a_link(tmp_path: Path, 
     with pytest.raises(SpoolError, match="is a link"):
         await spool_in(tmp_path / "spool").write("flights", [new_message(b"a")])
     assert not [each for each in (tmp_path / "elsewhere").rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize("folder", ["messages", "messages/flights"])
+async def test_nothing_is_taken_from_another_spool_to_which_a_folder_leads(tmp_path: Path, folder: str):
+    """Whoever may write to one spool would receive, and remove, what is in another that its syphon can read."""
+    theirs, spool = spool_in(tmp_path / "theirs"), tmp_path / "spool"
+    await theirs.write("flights", [new_message(b"secret")])
+    (spool / folder).parent.mkdir(parents=True)
+    (spool / folder).symlink_to(tmp_path / "theirs" / folder)
+
+    for read in (lambda: emptied(spool, spool_in(spool)), lambda: spool_in(spool).batches("flights")):
+        with suppress(SpoolError):
+            assert not any(await read())
+    assert await emptied(tmp_path / "theirs", theirs) == (["flights secret"], {})
+
+
+async def test_a_folder_that_another_user_has_closed_holds_up_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    await spool_in(tmp_path).write("flights", [new_message(b"a")])
+    (tmp_path / "messages" / "gates").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path).name == "gates":
+            raise PermissionError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert await emptied(tmp_path, spool_in(tmp_path)) == (["flights a"], {})
+
+
+def test_an_object_that_no_spool_writes_is_not_read_into_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(object_storage, "MAX_FILE_BYTES", 10)
+    storage = object_storage.ObjectStorage("memory://planted")
+    for size in (10, 11):
+        storage.replace(str(size), b"x" * size)
+
+    assert storage.read("10") == b"x" * 10
+    with pytest.raises(IrregularFileError, match="larger than 10 bytes"):
+        storage.read("11")

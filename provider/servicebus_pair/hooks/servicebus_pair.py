@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,6 +30,7 @@ from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStor
 from servicebus_pair.airflow_runtime.state.spool_sightings import SpoolSightings, warn_of_other_spools
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
+from servicebus_pair.core.model import guard_library_logs
 from servicebus_pair.hooks.connection_fields import (
     PAIR_TYPE,
     check_type,
@@ -227,18 +227,11 @@ class ServiceBusPairHook(BaseHook):
         return referenced_conn_ids(parse_extra(connection), conn_id=self.servicebus_pair_conn_id)
 
     def _settings(self, connection: Connection, referenced: dict[str, Connection]) -> PairSettings:
-        _silence_sdk_logging()
+        guard_library_logs("azure")
         settings = pair_from_connections(self.servicebus_pair_conn_id, parse_extra(connection), referenced)
         if self.spool is None:
             return settings
         return replace(settings, options=replace(settings.options, spool=self.spool))
-
-
-def _silence_sdk_logging() -> None:
-    """Keep the SDK's log of every AMQP frame out of task logs, unless its level is configured."""
-    logger = logging.getLogger("azure")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)
 
 
 async def _holds_messages(pair: NamespacePair, queue: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from servicebus_pair.airflow_runtime.message_spec import MessageReader
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support import json_lines
-from servicebus_pair.operators._support.json_lines import JsonLinesFile, read_messages
+from servicebus_pair.operators._support.json_lines import JsonLinesFile, JsonLinesText, read_messages
 from servicebus_pair.operators._support.received_messages import ReceivedMessages
 
 
@@ -68,6 +69,16 @@ def test_a_line_that_no_message_has_is_refused(monkeypatch: pytest.MonkeyPatch):
     assert len(list(json_lines._split_lines(io.BytesIO(b"\n".join([line] * 4))))) == 4
     with pytest.raises(ConfigurationError, match="a line has more than 2097152 bytes"):
         list(json_lines._split_lines(io.BytesIO(line + b"\n" + line * 2)))
+
+
+def test_a_line_of_very_many_values_takes_no_gigabyte():
+    many = "[],0,{}," * 400_000
+    for text in (f"[{many}0]", f'["a \\"b", {many}0]'):
+        with pytest.raises(ConfigurationError, match="line 1 has more than 1000000 values"):
+            list(read_messages(JsonLinesText(text), MessageReader(seed="s")))
+
+    (read,) = read_messages(JsonLinesText(json.dumps(f'\\"{many}')), MessageReader(seed="s"))
+    assert read.body == f'\\"{many}'
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_truncated_or_foreign_line_is_unreadable_and_others_are_read(tmp_path: P
     assert [each is None for each in read_records(tmp_path)] == [False, True, False]
 
 
-LATEST, LARGEST, LONGEST = 253_402_300_799, 9_007_199_254_740_992, 4096
+LATEST, LARGEST, LONGEST = 4_102_444_799, 9_007_199_254_740_992, 4096
 
 
 @pytest.mark.parametrize(

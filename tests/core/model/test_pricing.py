@@ -130,6 +130,8 @@ def test_prices_are_parsed_exactly() -> None:
         ({"tiers": [{"beyond": "1", "per_million": 1}]}, r"tiers\[0\]: beyond is '1': it must be a whole number"),
         ({"tiers": [{"beyond": 1, "per_million": "free"}]}, "per_million is 'free': it must be a price of at least 0"),
         ({"tiers": [{"beyond": 1, "per_million": -1}]}, "per_million is -1: it must be a price"),
+        ({"tiers": [{"beyond": 1, "per_million": 1e30}]}, "and at most 1000000"),
+        ({"tiers": [{"beyond": each, "per_million": 1} for each in range(101)]}, "a list of up to 100 tiers"),
         ({"vat": 19}, r"prices has \['as_of', 'currency', 'tiers', 'vat'\]: it must be a mapping with"),
     ],
 )

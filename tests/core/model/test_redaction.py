@@ -45,6 +45,8 @@ def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{KEY}=", None, f"{KEY}="),
         (f"is {CLIENT_SECRET}", "a client secret", "is ***"),
         (f"Bearer {TOKEN}", "a token", "Bearer ***"),
+        ("s3://bucket/x?user=u&Password=p%20q&x=1", "a password", "s3://bucket/x?user=u&Password=***&x=1"),
+        ("s3://bucket/x?user=token", None, "s3://bucket/x?user=token"),
         ("no secret", None, "no secret"),
     ],
 )

@@ -36,6 +36,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "health_state._MAX_TEXT": 1000,
             "options._MEGABYTE": 1_048_576,
             "pricing.BILLED_BYTES": 65_536,
+            "pricing._MAX_PRICE": 1_000_000,
+            "pricing._MAX_TIERS": 100,
             "pricing._MILLION": 1_000_000,
             "redaction._MIN_LEARNED_CHARACTERS": 8,
             "redaction._MAX_LEARNED": 2000,

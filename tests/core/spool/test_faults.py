@@ -96,6 +96,9 @@ class FaultyStorage:
     def delete(self, name: str) -> None:
         self._call("delete", name)
 
+    def move(self, name: str, target: str) -> None:
+        self._call("move", name, target)
+
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         files: Sequence[StoredFile] = self._call("list", folder)
         return files

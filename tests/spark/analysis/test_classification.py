@@ -7,6 +7,7 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,7 +16,12 @@ from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent
 from servicebus_pair.core.ledger.session_order_check import Arrival, check_order
 from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.model.events import Route
-from servicebus_pair.spark.analysis.classification import classify_messages, kept_in_unseen_spools, sum_by_incident
+from servicebus_pair.spark.analysis.classification import (
+    _entity_incidents,
+    classify_messages,
+    kept_in_unseen_spools,
+    sum_by_incident,
+)
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA
 from servicebus_pair.spark.analysis.session_order import check_session_order
 
@@ -158,3 +164,21 @@ def test_engine_agrees_with_the_pure_rule_of_session_order(spark: SparkSession):
     checked = check_session_order(ledger, spark.createDataFrame(PEEKED_SCHEMA.table(arrived)), run=None)
     assert {row["message_id"]: row["overtaken_by"] for row in checked.collect()} == expected
     assert any(expected.values())
+
+
+def test_very_many_incidents_of_one_entity_become_a_thousand() -> None:
+    """Each diverted message is compared with each incident of its entity."""
+    minutes = range(0, 60 * 5000, 60)
+    rows = [
+        {"entity": "flights", "slot": at // 60}
+        | {
+            f"{name}_{end}": float(at + end_at) if at % 120 == of else None
+            for end, end_at in (("first", 0), ("last", 1))
+            for name, of in (("diverted", 0), ("direct", 60))
+        }
+        for at in minutes
+    ]
+
+    found = _entity_incidents(pa.Table.from_pylist(rows)).to_pylist()
+
+    assert [len(found), found[0]["ended"], found[-1]["began"], found[-1]["ended"]] == [1000, 1.0, 119_880.0, 299_881.0]

@@ -94,3 +94,14 @@ async def test_section_3_a_session_queue_that_does_not_exist_is_absent(tmp_path:
     async with open_local_pair("flights", options=PairOptions(backlog_queue_count=1)) as both:
         reference = settings(both, tmp_path, ordering="session")
         assert await asyncio.to_thread(peeked, reference, None) == Counter({("absent", None): 2})
+
+
+async def test_a_ledger_has_no_other_queues_read_than_those_of_the_backlog(tmp_path: Path) -> None:
+    """Whoever may write to the ledger reads nothing else with the rights of the job."""
+    former = "contoso/x-servicebus-transfer/7"
+    named = ["private", "", "other/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/100"]
+    async with open_local_pair("flights") as both:
+        task = peek_task(settings(both, tmp_path), None, 0, tasks=1, recorded_queues=[*named, former])
+        rows = await asyncio.to_thread(lambda: [row for batch in task for row in batch.to_pylist()])
+
+    assert {row["place"] for row in rows} == {former}

@@ -39,6 +39,9 @@ def test_greater_count_of_each_operation_is_used():
     [
         ([], "has run None and began None: they must be a name and Unix seconds"),
         ({"run": "r", "began": True}, "has run 'r' and began True"),
+        *(({"run": "r", "began": each}, "must be a name and Unix seconds") for each in (-1, 1e300, 253_402_300_799)),
+        ({"run": "r" * 5000, "began": 0}, "must be a name and Unix seconds"),
+        ({"run": "r", "began": 0, "operations": {"sends": 10**400}}, "operations has sends=1000.*allowed are"),
         ({"run": "r", "began": 0, "operations": [1]}, r"has operations \[1\]: they must be counts by name"),
         ({"run": "r", "began": 0, "operations": {"sends": -1}}, "operations has sends=-1: allowed are whole numbers"),
         ({"run": "r", "began": 0, "operations": {"sips": 1}}, "operations has sips=1: allowed are whole numbers"),

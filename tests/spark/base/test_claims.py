@@ -45,7 +45,15 @@ def test_tasks_read_about_as_much_as_each_other() -> None:
     assert [sum(map(count, part.values())) for part in distribute(sessions, 3)] == [7, 7, 7]
 
 
-@pytest.mark.parametrize("offset", [{"flights": 120}, {"claims": 3}, {"claims": {"flights": {"": "x"}}}])
+@pytest.mark.parametrize(
+    "offset",
+    [{"flights": 120}, {"claims": 3}, *({"claims": {"q": {"": each}}} for each in ("x", "5-1", "0", 7))],
+)
 def test_checkpoint_of_another_mode_is_refused(offset: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="mode=peek; start with a new checkpoint"):
         claims_from_offset(offset)
+
+
+def test_a_checkpoint_of_a_few_bytes_makes_no_stream_count_for_ever() -> None:
+    with pytest.raises(ConfigurationError, match="more than 10000000 claims of one batch"):
+        claims_from_offset({"claims": {"flights": {"": f"1-{2**62}"}}})

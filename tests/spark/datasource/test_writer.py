@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
@@ -158,7 +160,8 @@ def test_a_write_whose_tasks_have_folders_of_their_own_as_spools_says_so(
 ):
     """SPEC section 10: what is in such a folder can only be seen on that machine."""
     queue, rows = pair.fresh_queue(), pa.RecordBatch.from_pylist([{"body": b"x"}])
-    for spool, hosts in (("", ["worker-7"]), ("memory://spool", ["worker-7"]), ("/mnt/spool", ["driver"])):
+    fsspec.register_implementation("store", MemoryFileSystem, clobber=True)
+    for spool, hosts in (("", ["worker-7"]), ("store://spool", ["worker-7"]), ("/mnt/spool", ["driver"])):
         commit(pair, queue, rows, monkeypatch, hosts, spool=spool)
     assert "spool" not in caplog.text
     commit(pair, queue, rows, monkeypatch, ["worker-8", "driver", "worker-7"], spool="/mnt/spool")

@@ -22,7 +22,7 @@ from servicebus_pair.spark.report.reconcile_result import (
 )
 from servicebus_pair.spark.report.time_series import TimeSeries
 
-EVIL = "<script>alert('1')</script>"
+EVIL = "\u202e\x00<script>alert('1')</script>\" onload=alert(1) x=\""
 NOON = 1_792_238_400.0  # 2026-10-17 12:00:00 UTC
 NO_FLOW = TimeSeries(0.0, 1.0, {})
 SENT = Totals(messages=1200, sent=1200, primary=900, diverted=300, delivered=1200, duplicates=4)

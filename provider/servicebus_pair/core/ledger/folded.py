@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, BinaryIO, Final
 
 from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -20,7 +20,35 @@ from servicebus_pair.core.spool.storage import StreamedStorage
 FOLDED: Final = ".parquet"
 FOLD_LIST: Final = ".folded"
 _MAX_LIST_BYTES: Final = 64 << 20
+_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's are
+# What ``compact`` writes at once has 32 MB as JSON.
+_MAX_GROUP_BYTES: Final = 1 << 28
 _NAME: Final = re.compile(r"[^/\x00-\x1f\x7f]+\.jsonl")
+
+
+def folded_problem(metadata: Any, file: BinaryIO) -> str | None:
+    """Return why a Parquet file is none that ``compact`` wrote: one of a few bytes may hold up its readers for hours.
+
+    :param metadata: of the file, as pyarrow reads it.
+    """
+    size_bytes = _stored_bytes(file)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    if any(each.total_byte_size > _MAX_GROUP_BYTES for each in groups):
+        return "has a larger part than compact writes"
+    # Each record has an id of its own, which takes some bytes however it is compressed.
+    if metadata.num_rows > size_bytes:
+        return f"has {metadata.num_rows} records in {size_bytes} bytes, more than compact writes"
+    return None
+
+
+def _stored_bytes(file: BinaryIO) -> int:
+    """Return how large a file is; of a sparse one, how much of it is stored."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, AttributeError):  # of a store
+        return file.seek(0, os.SEEK_END)
+    # Some file systems do not count blocks.
+    return min(status.st_size, status.st_blocks * _BLOCK_BYTES or status.st_size)
 
 
 def folded_twice(location: str | os.PathLike[str], folders: Sequence[str] = ("",)) -> list[str]:

@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.spool.folder_storage import replace_file
 
 _VERSION: Final = 1
 
@@ -131,6 +131,8 @@ class PublishManifest:
 
         :raises ValueError: ``value`` is malformed or of another version.
         """
+        if not isinstance(value, Mapping):
+            raise ValueError(f"a manifest is a JSON object, not a {type(value).__name__}")  # noqa: TRY004  as documented
         if value.get("version") != _VERSION:
             raise ValueError(f"the manifest's version is {value.get('version')!r}: this reads {_VERSION}")
         try:
@@ -152,8 +154,4 @@ class PublishManifest:
 
         :param extra: further top-level keys.
         """
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({**self.to_json(), **extra}, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(target)
+        replace_file(path, json.dumps({**self.to_json(), **extra}, indent=2) + "\n")

@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from servicebus_pair.core.ledger.folded import FOLDED, folded_twice
+from servicebus_pair.core.ledger.folded import FOLDED, folded_problem, folded_twice
 from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
@@ -26,14 +26,12 @@ KINDS: Final = ("sent", "syphoned", "unspooled")
 ROUTES: Final = tuple(map(str, Route))
 MAX_BYTES: Final = 2**53
 """Largest size in a record: whoever writes a record must not be able to make its reader count for ever."""
-MAX_AT: Final = 253_402_300_799
-"""Latest time in a record, the last second of the year 9999."""
+MAX_AT: Final = 4_102_444_799
+"""Latest time in a record, the last second of the year 2099: reports count days up to it."""
 MAX_TEXT_BYTES: Final = 4096
 """Longest text in a record; message ids have at most 128 characters."""
 _TEXTS: Final = ("id", "entity", "queue", "run", "digest", "spool")
 _MAX_LINE_BYTES: Final = 65_536
-# What ``compact`` writes at once has 32 MB as JSON.
-_MAX_GROUP_BYTES: Final = 1 << 28
 _FIELDS: Final = (*_TEXTS, "v", "kind", "route", "bytes", "at", "records")
 
 
@@ -99,7 +97,7 @@ def _hidden(name: str) -> bool:
 def _lines(file: Path) -> Iterator[Any]:
     try:
         opened = open_regular(file)
-    except IrregularFileError:
+    except (IrregularFileError, PermissionError):
         yield None
         return
     with opened:
@@ -122,9 +120,9 @@ def _folded(file: Path) -> Iterator[Any]:
     try:
         # As dictionaries, or a text that is written once and repeated by number would be terabytes.
         with open_regular(file) as opened, parquet.ParquetFile(opened, read_dictionary=list(_TEXTS)) as folded:
-            groups = map(folded.metadata.row_group, range(folded.metadata.num_row_groups))
-            if any(each.total_byte_size > _MAX_GROUP_BYTES for each in groups):
-                raise ConfigurationError(f"ledger file {file} has a larger part than compact writes")
+            problem = folded_problem(folded.metadata, opened)
+            if problem is not None:
+                raise ConfigurationError(f"ledger file {file} {problem}: delete it")
             columns = [each.name for each in folded.schema_arrow if not pa.types.is_nested(each.type)]
             for batch in folded.iter_batches(columns=[each for each in columns if each in _FIELDS]):
                 texts = [each.dictionary for each in batch.columns if pa.types.is_dictionary(each.type)]

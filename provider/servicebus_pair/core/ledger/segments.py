@@ -18,6 +18,7 @@ from typing import Any, Final
 from servicebus_pair.core.ledger.partitions import partition_path
 from servicebus_pair.core.ledger.writer import Ledger, LedgerWriter
 from servicebus_pair.core.model.errors import ConfigurationError, ObserverError
+from servicebus_pair.core.spool.folder_storage import SHARED_MODE
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
 from servicebus_pair.core.spool.storage import SpoolStorage, StreamedStorage
@@ -26,7 +27,6 @@ SEGMENT: Final = r"-([0-9]{8})\.jsonl$"
 """The end of a segment's name, with its number."""
 _SEGMENT: Final = re.compile(SEGMENT)
 _FLUSH_SECONDS: Final = 10.0
-_MODE: Final = 0o666  # what the process's mask allows: other programs read a ledger
 
 
 class SegmentedLedger(LedgerWriter):
@@ -100,7 +100,7 @@ def ledger_storage(location: str | os.PathLike[str], *, files: Any = None) -> St
     text = str(location)
     if files is not None:
         return ObjectStorage(text, what="ledger", files=files)
-    return open_storage(text if "://" in text else str(Path(text).absolute()), what="ledger", mode=_MODE)
+    return open_storage(text if "://" in text else str(Path(text).absolute()), what="ledger", mode=SHARED_MODE)
 
 
 def check_ledger(location: str | os.PathLike[str]) -> None:

@@ -33,6 +33,8 @@ def _is_closed(file: Path) -> bool:
         opened = open_regular(file)
     except IrregularFileError:
         return True  # nobody writes the ledger there
+    except PermissionError:
+        return False
     with opened as content:
         content.seek(max(0, content.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
         _, _, last = content.read(_LAST_LINE_BYTES).rstrip(b"\n").rpartition(b"\n")

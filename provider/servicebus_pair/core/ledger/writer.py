@@ -117,6 +117,9 @@ class Ledger(LedgerWriter):
     def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
         super().__init__(run=run)
         directory = Path(folder) / partition_path(run, at=time.time())
+        for each in (directory.parent, directory):
+            if each.is_symlink():
+                raise OSError(f"{each} is a link, which no reader of the ledger follows")
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / f"{uuid.uuid4().hex}.jsonl"
         self.name = self.path.name

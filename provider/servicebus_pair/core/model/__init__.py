@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from servicebus_pair.core.model.daemon_thread import DaemonThread
     from servicebus_pair.core.model.interfaces import Clock, SystemClock
-    from servicebus_pair.core.model.logs import get_logger, printable
+    from servicebus_pair.core.model.logs import get_logger, guard_library_logs, printable
     from servicebus_pair.core.model.options import OPTION_CHECKS
     from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_kind
     from servicebus_pair.core.model.regular_files import IrregularFileError, load_json, open_regular, read_regular
@@ -40,6 +40,7 @@ __all__ = [
     "choice",
     "duration",
     "get_logger",
+    "guard_library_logs",
     "integer",
     "is_folder",
     "learn_secrets",
@@ -71,7 +72,7 @@ __getattr__ = lazy_exports(
         ],
         "daemon_thread": ["DaemonThread"],
         "interfaces": ["Clock", "SystemClock"],
-        "logs": ["get_logger", "printable"],
+        "logs": ["get_logger", "guard_library_logs", "printable"],
         "options": ["OPTION_CHECKS"],
         "redaction": ["learn_secrets", "scrub", "secret_kind"],
         "regular_files": ["IrregularFileError", "load_json", "open_regular", "read_regular"],

@@ -135,8 +135,9 @@ def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not 
     return value
 
 
-# fsspec opens them, and some call a host or read a file at once; no spool can be there.
+# fsspec opens them, and some call a host or read a file at once; no spool can be there, or it ends with its process.
 _NO_STORES: Final = (
+    *("memory", "local"),
     *("http", "https", "ftp", "data", "reference", "generic", "zip", "tar", "libarchive", "git", "github", "jupyter"),
     *("jlab", "dir", "cached", "blockcache", "filecache", "simplecache", "asyncwrapper"),
 )

@@ -20,6 +20,22 @@ def get_logger(name: str) -> logging.Logger:
     return logger
 
 
+def guard_library_logs(name: str) -> None:
+    """Keep a library's loggers at WARNING, unless a level is configured, and mask and escape their lines.
+
+    The Azure SDK logs each frame, with tokens and bodies, to whoever sets the level of all loggers.
+
+    :param name: of the logger above those of its modules; modules that are imported later are not masked.
+    """
+    library = logging.getLogger(name)
+    if library.level == logging.NOTSET:
+        library.setLevel(logging.WARNING)
+    for each in [name, *logging.root.manager.loggerDict]:
+        logger = logging.getLogger(each) if f"{each}.".startswith(f"{name}.") else None
+        if logger is not None and not any(isinstance(known, _SafeLines) for known in logger.filters):
+            logger.addFilter(_SafeLines())
+
+
 def printable(text: str) -> str:
     """Return ``text`` without secrets, and with an escape sequence for each character that is not printed."""
     text = scrub(text)
@@ -48,6 +64,14 @@ class _SafeValues(logging.Filter):
             # Indented, so that a text within it is no line of the log either.
             record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
         return True
+
+
+class _SafeLines(_SafeValues):
+    """For lines of others, whose templates may hold values as well."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = printable(record.getMessage()), None
+        return super().filter(record)
 
 
 def _safe_value(value: object) -> object:

@@ -188,6 +188,9 @@ def _price(operations: int, tiers: Sequence[PriceTier]) -> Decimal:
 
 _FIELDS: Final = ("as_of", "currency", "tiers")
 _TIER_FIELDS: Final = ("beyond", "per_million")
+_MAX_TIERS: Final = 100
+# With more digits, a bill in cents is none that decimals can hold.
+_MAX_PRICE: Final = 10**6
 
 
 def read_prices(value: object) -> PriceList:
@@ -199,8 +202,8 @@ def read_prices(value: object) -> PriceList:
     currency, tiers = given["currency"], given["tiers"]
     if not isinstance(currency, str) or not currency:
         raise ConfigurationError(f"prices: currency is {currency!r}: it must be a text, such as 'USD'")
-    if not isinstance(tiers, list | tuple):
-        raise ConfigurationError(f"prices: tiers is {tiers!r}: it must be a list of tiers")
+    if not isinstance(tiers, list | tuple) or len(tiers) > _MAX_TIERS:
+        raise ConfigurationError(f"prices: tiers is {tiers!r:.99}: it must be a list of up to {_MAX_TIERS} tiers")
     read = tuple(_tier(tier, f"prices: tiers[{index}]") for index, tier in enumerate(tiers))
     return PriceList(as_of=_day(given["as_of"]), currency=currency, tiers=read)
 
@@ -222,9 +225,10 @@ def _tier(value: object, where: str) -> PriceTier:
         price = Decimal(str(given["per_million"]))
     except InvalidOperation:
         price = Decimal("NaN")
-    if not (price.is_finite() and price >= 0):
+    if not (price.is_finite() and 0 <= price <= _MAX_PRICE):
         raise ConfigurationError(
-            f"{where}: per_million is {given['per_million']!r}: it must be a price of at least 0, such as '0.80'"
+            f"{where}: per_million is {given['per_million']!r:.99}: it must be a price of at least 0, such as '0.80', "
+            f"and at most {_MAX_PRICE}"
         )
     return PriceTier(beyond, price)
 

@@ -23,6 +23,12 @@ _MEMBER: Final = re.compile(
 _URL_PASSWORD: Final = re.compile(
     r":/{1,2}[^\s/?#:@\"'<>]*:(?!\d{1,5}/)(?P<secret>[^\s/?#\"'<>]+|[^\s?#\"'<>@]{1,200})@"
 )
+# In the query of a URL, by the names that stores and their gateways give them.
+_QUERY_PASSWORD: Final = re.compile(
+    r"[?&;][\w.-]*(?:passw(?:or)?d|pwd|secret|token|credential|api_?key|access_?key|signature)="
+    r"(?P<secret>[^&;\s'\"<>]+)",
+    re.IGNORECASE,
+)
 # A key of Service Bus: 32 bytes in Base64, but no path that ends in ``day=1``; a client secret of Microsoft Entra ID;
 # a token.
 _KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])-{0,2}(?P<secret>[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
@@ -39,6 +45,7 @@ _SHAPES: Final = (
     ("a key", _KEY),
     ("a client secret", _CLIENT_SECRET),
     ("a token", _TOKEN),
+    ("a password", _QUERY_PASSWORD),
 )
 _MASKED: Final = (*(shape for _, shape in _SHAPES), _URL_PASSWORD)
 # A character of a text, or an encoded one of a URL.

@@ -19,7 +19,7 @@ from servicebus_pair.core.model.errors import (
     PairClosedError,
     ServiceFaultError,
 )
-from servicebus_pair.core.model.logs import get_logger
+from servicebus_pair.core.model.logs import get_logger, guard_library_logs
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.capabilities import fast_path, relays
@@ -65,6 +65,7 @@ class NamespaceClient:
         send_operation: Operation = Operation.SEND,
         max_idle_connections: int = PairOptions().max_idle_connections,
     ) -> None:
+        guard_library_logs("azure")
         self.namespace = endpoint.namespace
         self.meter = Meter() if meter is None else meter
         self.send_operation = send_operation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -20,6 +21,7 @@ Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
 BeforeBatch = Callable[[int], Awaitable[bool]]
 WhenEmpty = Callable[[str, Callable[[], Awaitable[bool]]], Awaitable[None]]
 _CONCURRENT_ENTITIES: Final = 8
+_LARGE_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,9 @@ async def empty_spool(
     :raises SpoolError: the spool cannot be listed.
     """
     wanted = None if entities is None else {entity.casefold() for entity in entities}
-    limit = asyncio.Semaphore(_CONCURRENT_ENTITIES)
+    limit, large = asyncio.Semaphore(_CONCURRENT_ENTITIES), asyncio.Lock()
     emptied = [
-        _Entity(entity, spool, claims, deliver, before_batch=before_batch, when_empty=when_empty)
+        _Entity(entity, spool, claims, deliver, before_batch=before_batch, when_empty=when_empty, large=large)
         for entity in dict.fromkeys((*await spool.survey(), *also))
         if wanted is None or entity in wanted
     ]
@@ -101,6 +103,7 @@ class _Entity:
         *,
         before_batch: BeforeBatch | None,
         when_empty: WhenEmpty | None,
+        large: asyncio.Lock,
     ) -> None:
         self.entity = entity
         self.result = SendResult()
@@ -112,6 +115,7 @@ class _Entity:
         self._deliver = deliver
         self._before_batch = before_batch
         self._when_empty = when_empty
+        self._large = large
 
     async def empty(self) -> None:
         """Deliver the batches in their order, until one fails."""
@@ -131,8 +135,10 @@ class _Entity:
         for batch in await self._spool.batches(self.entity):
             if self._before_batch is not None and not await self._before_batch(batch.messages):
                 return False
-            if not await self._deliver_batch(batch, claim):
-                return False
+            # Large files one after the other: each is in memory several times.
+            async with self._large if batch.size_bytes > _LARGE_BYTES else nullcontext():
+                if not await self._deliver_batch(batch, claim):
+                    return False
         return True
 
     async def _deliver_batch(self, batch: SpooledBatch, claim: Claim) -> bool:
@@ -148,8 +154,7 @@ class _Entity:
             self.failure = str(error)
             return False
         except ForeignFileError as error:
-            await self._spool.set_aside(batch, str(error))
-            await self._spool.keep_only(batch, ())
+            await self._spool.move_aside(batch, str(error))
             self.set_aside += batch.messages
             return True
         # Files are found by the folded path; what is written anew keeps the path as the sender wrote it.

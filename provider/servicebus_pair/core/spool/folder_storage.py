@@ -10,13 +10,19 @@ from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.regular_files import open_regular, read_regular
 from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile, holds
 
 PRIVATE: Final = 0o600
+SHARED_MODE: Final = 0o666  # what the process's mask allows: other programs read it
 
 # Of files that are being written; they have no message that was confirmed.
 _INCOMPLETE: Final = ".incomplete-"
+# Ledgers and spools have two levels of folders.
+_MAX_DEPTH: Final = 16
+_MAX_WARNINGS: Final = 100
+_log = get_logger(__name__)
 
 
 class FolderStorage:
@@ -31,6 +37,7 @@ class FolderStorage:
         self._mode = mode
         # Folders whose own name is on the disk; another process may have created one and not got so far.
         self._durable: set[Path] = set()
+        self._unreadable: set[str] = set()
         self.place = f"on {socket.gethostname()} in {folder}"
 
     def create(self, name: str, content: bytes) -> None:
@@ -71,14 +78,29 @@ class FolderStorage:
         """Delete a file if there is one; the folder stays."""
         self._path(name).unlink(missing_ok=True)
 
+    def move(self, name: str, target: str) -> None:
+        """Give a file another name; see ``SpoolStorage``."""
+        path = self._path(target)
+        self._make_folder(path.parent)
+        try:
+            self._path(name).rename(path)
+        except FileNotFoundError:
+            return
+        _sync_folder(path.parent)
+
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the complete files below ``folder``, in the order of their names."""
-        return sorted(self._walk(f"{folder}/" if folder else ""), key=lambda each: each.name)
+        files = (each for each in self._walk(folder) if isinstance(each, StoredFile))
+        return sorted(files, key=lambda each: each.name)
+
+    def passed_over(self, folder: str = "") -> Iterator[str]:
+        """Yield the links, and the folders that cannot be read or lie too deep, which :meth:`list` passes over."""
+        return (each for each in self._walk(folder) if isinstance(each, str))
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names in a folder; see ``SpoolStorage``."""
         try:
-            return os.listdir(self._path(folder))  # noqa: PTH208 - paths of all files would take longer
+            return os.listdir(self._without_links(folder))  # noqa: PTH208 - paths of all files would take longer
         except FileNotFoundError:
             return []
 
@@ -93,24 +115,55 @@ class FolderStorage:
             None if os.access(existing, os.R_OK | os.W_OK | os.X_OK) else f"{existing} cannot be written by this user"
         )
 
-    def _walk(self, prefix: str) -> Iterator[StoredFile]:
-        # Names are put together as text, since there may be many.
-        try:
-            entries = list(os.scandir(self._path(prefix)))
-        except FileNotFoundError:
-            return
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from self._walk(f"{prefix}{entry.name}/")
-            elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_INCOMPLETE):
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue  # deleted meanwhile
-                yield StoredFile(f"{prefix}{entry.name}", status.st_size, status.st_mtime)
+    def _walk(self, folder: str) -> Iterator[StoredFile | str]:
+        """Yield the files below a folder, and the names of what is passed over.
+
+        Others may have planted what lies there: their folders hold up no reader.
+        """
+        self._without_links(folder)
+        pending = [(f"{folder}/" if folder else "", 0)]
+        while pending:
+            # Names are put together as text, since there may be many.
+            prefix, depth = pending.pop()
+            try:
+                entries = list(os.scandir(self._path(prefix)))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError:
+                if depth == 0:
+                    raise
+                self._warn_of_unreadable(prefix)
+                yield prefix
+                continue
+            for entry in entries:
+                name = f"{prefix}{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and depth < _MAX_DEPTH:
+                    pending.append((f"{name}/", depth + 1))
+                elif entry.is_dir(follow_symlinks=False) or entry.is_symlink():
+                    yield name
+                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_INCOMPLETE):
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # deleted meanwhile
+                    yield StoredFile(name, status.st_size, status.st_mtime)
+
+    def _warn_of_unreadable(self, name: str) -> None:
+        if name not in self._unreadable and len(self._unreadable) < _MAX_WARNINGS:
+            self._unreadable.add(name)
+            _log.warning("folder %s cannot be read by this user: what lies in it is passed over", self._path(name))
 
     def _path(self, name: str) -> Path:
         return self._folder / name
+
+    def _without_links(self, folder: str) -> Path:
+        """Return the path of a folder. :raises OSError: it, or one above it, is a link, which would lead elsewhere."""
+        path = self._folder
+        for part in Path(folder).parts:
+            path /= part
+            if path.is_symlink():
+                raise OSError(f"{path} is a link")
+        return path
 
     def _write(self, path: Path, content: bytes) -> Path:
         """Write a file next to ``path`` and return its path; nothing is left of one that failed."""
@@ -134,13 +187,9 @@ class FolderStorage:
         return incomplete
 
     def _make_folder(self, folder: Path) -> None:
+        # No reader follows a link: what is written there would be accepted and never delivered.
+        self._without_links(folder.relative_to(self._folder).as_posix())
         folder.mkdir(parents=True, exist_ok=True)
-        for each in (folder, *folder.parents):
-            if each == self._folder:
-                break
-            # No reader follows it: what is written there would be accepted and never delivered.
-            if each.is_symlink():
-                raise OSError(f"{each} is a link")
         made: set[Path] = set()
         for each in takewhile(lambda path: path not in self._durable, (folder, *folder.parents)):
             try:
@@ -152,6 +201,15 @@ class FolderStorage:
                 raise
             made.add(each)
         self._durable |= made
+
+
+def replace_file(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file that readers see as a whole or not at all; a link that another user has planted is not followed.
+
+    :raises OSError: it cannot be written.
+    """
+    target = Path(path).absolute()
+    FolderStorage(str(target.parent), mode=SHARED_MODE).replace(target.name, text.encode())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, BinaryIO
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.spool.storage import StoredFile, holds
+from servicebus_pair.core.model.regular_files import IrregularFileError
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile, holds
 
 
 class ObjectStorage:
@@ -51,8 +53,11 @@ class ObjectStorage:
         self._files.pipe_file(self._path(name), content)
 
     def read(self, name: str) -> bytes:
-        """Return the content of an object."""
-        return bytes(self._files.cat_file(self._path(name)))
+        """Return the content of an object. :raises IrregularFileError: it is larger than any file of a spool."""
+        path = self._path(name)
+        if (self._files.size(path) or 0) > MAX_FILE_BYTES:
+            raise IrregularFileError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", name)
+        return bytes(self._files.cat_file(path))
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open an object for reading."""
@@ -63,6 +68,13 @@ class ObjectStorage:
         """Delete an object if there is one."""
         try:
             self._files.rm_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+    def move(self, name: str, target: str) -> None:
+        """Give an object another name; see ``SpoolStorage``."""
+        try:
+            self._files.mv(self._path(name), self._path(target))
         except FileNotFoundError:
             return
 

@@ -242,15 +242,25 @@ class Spool:
         content = await self._call("read", self.storage.read, batch.name)
         await self._write_aside(SET_ASIDE + batch.name.removeprefix(_MESSAGES), content, reason)
 
+    async def move_aside(self, batch: SpooledBatch, reason: str) -> None:
+        """Like :meth:`set_aside`, without reading it and for good: it may be large, and hardly take any of the disk."""
+        name = SET_ASIDE + batch.name.removeprefix(_MESSAGES)
+        await self._give_reason(name, reason)
+        await self._call("write to", self.storage.move, batch.name, name)
+        self._listed_at = -inf
+
     async def set_messages_aside(self, batch: SpooledBatch, messages: Sequence[AmqpMessage], reason: str) -> None:
         """Like :meth:`set_aside`, for some messages of a batch."""
         stem = SET_ASIDE + batch.name.removeprefix(_MESSAGES).removesuffix(_SUFFIX)
         content = encode_file(batch.entity, messages, created_at=batch.written_at, key=self._key)
         await self._write_aside(f"{stem}-{uuid.uuid4().hex[:8]}{_SUFFIX}", content, reason)
 
-    async def _write_aside(self, name: str, content: bytes, reason: str) -> None:
+    async def _give_reason(self, name: str, reason: str) -> None:
         _log.error("spool: %s is set aside: %s", name, reason)
         await self._call("write to", self.storage.replace, f"{name}.reason", f"{reason}\n".encode())
+
+    async def _write_aside(self, name: str, content: bytes, reason: str) -> None:
+        await self._give_reason(name, reason)
         await self._call("write to", self.storage.replace, name, content)
 
     async def _check_room(self, size: int, now: float) -> None:

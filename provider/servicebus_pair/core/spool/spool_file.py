@@ -26,6 +26,8 @@ from servicebus_pair.core.spool.message_json import from_json, to_json
 _FORMAT: Final = "servicebus-pair spool 1"
 _RECORD: Final = struct.Struct(">II")
 _MAX_HEADER_BYTES: Final = 65_536
+# A large file of zeros takes nothing of the disk, and has millions of records.
+_MAX_DAMAGED: Final = 10_000
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
@@ -118,8 +120,8 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
         cipher = key.cipher(about["salt"])
     elif key is not None and not plain:
         raise WrongKeyError(f"the file is not encrypted, and the key of id {key.id} is given")
-    messages, damage, position, number = [], None, len(header), 0
-    while position < len(content):
+    messages, damage, position, number, damaged = [], None, len(header), 0, 0
+    while position < len(content) and damaged < _MAX_DAMAGED:
         end_of_prefix = position + _RECORD.size
         length, checksum = (
             _RECORD.unpack_from(content, position) if end_of_prefix <= len(content) else (len(content), 0)
@@ -130,6 +132,7 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
             messages.append(from_json(_decrypt(cipher, number, _whole(record, length, checksum), header)))
         except ValueError as error:
             damage = f"record {number} is damaged: {error}"
+            damaged += 1
         number += 1
     if damage is None and len(messages) != about["messages"]:
         damage = f"it has {len(messages)} of {about['messages']} messages"

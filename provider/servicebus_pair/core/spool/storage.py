@@ -57,6 +57,9 @@ class SpoolStorage(Protocol):
     def delete(self, name: str) -> None:
         """Delete a file; do nothing if there is none."""
 
+    def move(self, name: str, target: str) -> None:
+        """Give a file another name, in place of one that has it; do nothing if there is none. It is not read."""
+
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
 

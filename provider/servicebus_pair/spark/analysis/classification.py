@@ -6,8 +6,9 @@ the result with the pure rules, message by message.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ from servicebus_pair.spark.base.arrow_schema import RowSchema
 
 _KEY: Final = ("entity", "id")
 _LIVE: Final = (Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED)
+# Of one entity; the last is all that follow. Each diverted message is compared with those of its entity.
+_MAX_INCIDENTS: Final = 1000
 _INCIDENT_SCHEMA: Final = RowSchema({"entity": "string", "number": "bigint", "began": "double", "ended": "double"})
 
 
@@ -260,12 +263,11 @@ def find_ledger_incidents(ledger: DataFrame) -> dict[str, tuple[Incident, ...]]:
         .groupBy(F.lower("entity").alias("entity"), F.floor(F.col("at") / INCIDENT_GAP_SECONDS).alias("slot"))
         .agg(*_first_and_last("diverted", Route.BACKLOG), *_first_and_last("direct", Route.PRIMARY))
     )
-    incidents: dict[str, tuple[Incident, ...]] = {}
+    incidents: defaultdict[str, list[Incident]] = defaultdict(list)
     # All rows of one entity come from one group, in order: at most one row a minute.
     for row in slices.groupBy("entity").applyInArrow(_entity_incidents, _INCIDENT_SCHEMA.ddl).collect():
-        incident = Incident(row["number"], row["began"], row["ended"])
-        incidents[row["entity"]] = (*incidents.get(row["entity"], ()), incident)
-    return incidents
+        incidents[row["entity"]].append(Incident(row["number"], row["began"], row["ended"]))
+    return {entity: tuple(found) for entity, found in incidents.items()}
 
 
 def _first_and_last(name: str, route: Route) -> tuple[Column, Column]:
@@ -275,7 +277,10 @@ def _first_and_last(name: str, route: Route) -> tuple[Column, Column]:
 
 def _entity_incidents(table: pa.Table) -> pa.Table:
     rows = table.sort_by("slot").to_pylist()
-    incidents = find_incidents(LedgerSlice(_span(row, "diverted"), _span(row, "direct")) for row in rows)
+    incidents = list(find_incidents(LedgerSlice(_span(row, "diverted"), _span(row, "direct")) for row in rows))
+    if len(incidents) > _MAX_INCIDENTS:
+        last = replace(incidents[_MAX_INCIDENTS - 1], ended=incidents[-1].ended)
+        incidents = [*incidents[: _MAX_INCIDENTS - 1], last]
     entity = rows[0]["entity"]
     return _INCIDENT_SCHEMA.table({"entity": entity, **asdict(incident)} for incident in incidents)
 

@@ -28,6 +28,7 @@ from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 _log = get_logger(__name__)
 _VERSION: Final = 1
 _DAY: Final = timedelta(days=1)
+_MAX_GROUPS: Final = 1_000_000
 _OPERATIONS_SCHEMA: Final = RowSchema(
     {"day": "string", "run": "string", "source": "string", "operation": "string", "count": "bigint"}
 )
@@ -171,33 +172,36 @@ def _quiet_day(pair_reference: str) -> Operations:
     return NamespacePair(settings.primary, settings.secondary, settings.options).cost(period=_DAY)
 
 
-def operations_by_day(records: DataFrame) -> list[DailyOperations]:
+def operations_by_day(records: DataFrame, *, by_run: bool = True) -> list[DailyOperations]:
     """Return the operations that a ledger's records imply, by day and run.
 
-    Records are grouped by billed size first, so that few rows reach the driver.
-
     :param records: result of ``read_ledger``.
+    :param by_run: distinguish runs; otherwise their name is empty.
+    :raises ConfigurationError: there are more days and runs than the driver can hold.
     """
-    blocks = F.ceil(F.greatest(F.col("bytes"), F.lit(1)) / BILLED_BYTES)
+    further = F.greatest(F.lit(0), F.ceil(F.col("bytes") / BILLED_BYTES) - 1)
     rows = (
         records.where(F.col("kind").isin(*KINDS))
         .groupBy(
             F.floor(F.col("at") / _DAY.total_seconds()).alias("day"),
-            F.coalesce("run", F.lit("")).alias("run"),
+            (F.coalesce("run", F.lit("")) if by_run else F.lit("")).alias("run"),
             "kind",
             "route",
-            blocks.alias("blocks"),
         )
-        .count()
+        .agg(F.count("*").alias("records"), F.sum(further).alias("further"))
+        .limit(_MAX_GROUPS + 1)
         .collect()
     )
+    if len(rows) > _MAX_GROUPS:
+        raise ConfigurationError(f"the ledger has more than {_MAX_GROUPS} days and runs: bill a part of it")
     counts: dict[tuple[date, str], Counter[str]] = {}
     for row in rows:
         day = datetime.fromtimestamp(row["day"] * _DAY.total_seconds(), UTC).date()
         of_day = counts.setdefault((day, row["run"]), Counter())
-        each = operations_for_record(row["kind"], row["route"], size_bytes=row["blocks"] * BILLED_BYTES)
-        for name, number in each.items():
-            of_day[name] += number * row["count"]
+        for name, number in operations_for_record(row["kind"], row["route"], size_bytes=1).items():
+            of_day[name] += number * row["records"]
+        larger = operations_for_record(row["kind"], row["route"], size_bytes=BILLED_BYTES + 1)
+        of_day["further_increments"] += larger.get("further_increments", 0) * row["further"]
     return [DailyOperations(day, run, LEDGER, Operations(**each)) for (day, run), each in sorted(counts.items())]
 
 

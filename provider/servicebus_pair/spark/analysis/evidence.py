@@ -19,6 +19,8 @@ from servicebus_pair.spark.base.report_files import MAX_JSON_BYTES
 _FILES_SCHEMA: Final = RowSchema({"file": "string", "expected": "bigint"})
 _MAX_RUNS: Final = 10_000
 _MAX_FILES: Final = 20
+MAX_NAMES: Final = 200
+"""Most entities or spools that a report names: whoever writes to a ledger must not make it too large to be read."""
 
 
 def read_manifests(path: str, *, run: str | None) -> PublishManifest:
@@ -99,6 +101,7 @@ def _unexamined(ledger: DataFrame, run: str | None, entities: Collection[str]) -
         .groupBy("entity")
         .agg(F.count_distinct("id").alias("messages"))
         .orderBy("entity")
+        .limit(MAX_NAMES)
         .collect()
     )
     return {row["entity"]: row["messages"] for row in rows}
@@ -130,7 +133,8 @@ def _compare(
     compared = named.join(files, "file", "left").where("expected > coalesce(held, 0)").limit(_MAX_FILES).collect()
     missing = {row["file"]: row["expected"] for row in compared if row["held"] is None}
     cut = {row["file"]: (row["held"], row["expected"]) for row in compared if row["held"] is not None}
-    sent = ledger.where((F.col("kind") == "sent") & _of_run(manifest.run))
+    named_entities = F.lower("entity").isin([each.casefold() for each in manifest.entities])
+    sent = ledger.where((F.col("kind") == "sent") & _of_run(manifest.run) & named_entities)
     held = {row[0]: row[1] for row in sent.groupBy(F.lower("entity")).count().collect()}
     return missing, cut, _short(manifest, held)
 

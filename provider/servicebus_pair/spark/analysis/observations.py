@@ -29,7 +29,7 @@ from servicebus_pair.core.ledger import (
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task, spool_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
-from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA
+from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA, check_readable
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
@@ -55,6 +55,7 @@ def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
     :param folder: folder of the ledger, or its URL, including its subfolders.
     :raises ConfigurationError: the folder does not exist.
     """
+    check_readable(folder)
     lines = _read_lines(spark, folder)
     segment = F.regexp_extract(_FILE_NAME, SEGMENT, 1).try_cast("bigint")
     # Numbers are assigned before any line is filtered out, so that they grow within each block of a file.
@@ -73,9 +74,10 @@ def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> Dat
     :param since: seconds since the Unix epoch.
     """
     days, name = list(days_since(since, now=time.time())), run_folder(run)
-    path = f"{folder}/{{{','.join(days)}}}/{name}"
+    path, folders = f"{folder}/{{{','.join(days)}}}/{name}", [f"{day}/{name}" for day in days]
+    check_readable(folder, folders)
     try:
-        lines = _read_lines(spark, path, folded_twice(folder, [f"{day}/{name}" for day in days]))
+        lines = _read_lines(spark, path, folded_twice(folder, folders))
         folded = _read_folded(spark, path)
     except ConfigurationError:  # it has written nothing
         return _parse(spark.createDataFrame([], "value string"))

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from servicebus_pair.core.spool import open_storage
+from servicebus_pair.core.spool import SHARED_MODE, open_storage
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.shared_paths import shared_location, spark_path
 
 _SUMMARY: Final = "summary.json"
-_MODE: Final = 0o666  # what the process's mask allows
 
 
 class OutputFolder:
@@ -27,7 +26,7 @@ class OutputFolder:
 
     def __init__(self, path: str) -> None:
         self._location = shared_location(path, what="output")
-        self._storage = open_storage(self._location, what="output", mode=_MODE)
+        self._storage = open_storage(self._location, what="output", mode=SHARED_MODE)
 
     def begin(self) -> None:
         """Create the folder, and delete an earlier summary."""

@@ -9,6 +9,7 @@ messages are in the backlog, and would be classified as lost if they were left o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -23,6 +24,7 @@ from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.protocol import (
     AmqpMessage,
     OutlineReader,
+    backlog_prefixes,
     backlog_session_id,
     body_digest,
     is_session_queue,
@@ -55,6 +57,7 @@ PING: Final = "ping"
 UNREADABLE: Final = "unreadable"
 EXAMINED: Final = "spool examined"
 _SPOOL: Final = "spool"
+_FORMER_QUEUE: Final = re.compile(r"/[0-9]{1,2}\Z")
 
 # A syphon that died keeps its session for one lock duration of the queue, a minute.
 _SESSION_WAIT_SECONDS: Final = 65.0
@@ -143,8 +146,13 @@ def _message_id(message: AmqpMessage) -> str | None:
 
 def _backlog_queues(settings: PairSettings, diverted: Sequence[str], recorded: Sequence[str]) -> list[_Queue]:
     namespace = settings.primary.namespace
-    # A queue that is no longer in use may still hold messages.
-    paths = {path.casefold(): path for path in (*queues_in_use(namespace, settings.options), *recorded)}
+    # A queue that is no longer in use may still hold messages. Whoever writes to the ledger names no other queue.
+    former = [
+        path
+        for path in recorded
+        if path.casefold().startswith(backlog_prefixes(namespace)) and _FORMER_QUEUE.search(path) is not None
+    ]
+    paths = {path.casefold(): path for path in (*queues_in_use(namespace, settings.options), *former)}
     queues = [queue for path in paths.values() for queue in _with_dead_letters(path, None)]
     sessions = tuple(dict.fromkeys(map(backlog_session_id, diverted)))
     return [

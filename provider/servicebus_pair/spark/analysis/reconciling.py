@@ -23,7 +23,7 @@ from servicebus_pair.spark.analysis.classification import (
     sum_by_incident,
 )
 from servicebus_pair.spark.analysis.costing import operations_by_day
-from servicebus_pair.spark.analysis.evidence import collect_evidence
+from servicebus_pair.spark.analysis.evidence import MAX_NAMES, collect_evidence
 from servicebus_pair.spark.analysis.observations import (
     count_ledger_records,
     peek_messages,
@@ -50,6 +50,9 @@ from servicebus_pair.spark.report.time_series import TimeSeries, message_flow, w
 
 _log = get_logger(__name__)
 _MAX_EXAMPLES: Final = 20
+# A link is opened to each backlog queue that the ledger names.
+_BACKLOG_QUEUE: Final = "/[0-9]{1,4}$"
+_MAX_QUEUES: Final = 2000
 _ALTERED: Final = "altered"
 _DUPLICATES: Final = "duplicates"
 _OUT_OF_ORDER: Final = "out of order"
@@ -116,7 +119,7 @@ def reconcile(
         found = backlog.unionByName(arrived).unionByName(spooled)
         seen = found if received is None else found.unionByName(received, allowMissingColumns=True)
         moved = records.where(F.col("kind") == "sent").unionByName(read_moves(spark, ledger, records))
-        incidents = find_ledger_incidents(records)
+        incidents = find_ledger_incidents(records.where(F.lower("entity").isin(*paths)))
         kept = None
         if not kept_in_unseen_spools(records, examined=examined).isEmpty():
             kept = kept_in_unseen_spools(moved, examined=examined).persist()
@@ -177,21 +180,22 @@ def reconcile(
 
 def _recorded_queues(records: DataFrame) -> list[str]:
     """Return the backlog queues that the ledger names, some of which may no longer be in use."""
-    return [row["queue"] for row in records.where(F.col("queue").isNotNull()).select("queue").distinct().collect()]
+    queues = records.where(F.col("queue").rlike(_BACKLOG_QUEUE)).select("queue").distinct().limit(_MAX_QUEUES)
+    return [row["queue"] for row in queues.collect()]
 
 
 def _count_by_spool(kept: DataFrame, verdicts: DataFrame) -> dict[str, int]:
     """Return how many messages may be in each spool that was not examined, by its name."""
     waiting = verdicts.where(F.col("outcome") == str(Outcome.SPOOLED)).select("entity", F.col("message_id").alias("id"))
-    rows = kept.join(waiting, ["entity", "id"], "left_semi").groupBy("spool").count().orderBy("spool").collect()
-    return {row["spool"]: row["count"] for row in rows}
+    rows = kept.join(waiting, ["entity", "id"], "left_semi").groupBy("spool").count().orderBy("spool")
+    return {row["spool"]: row["count"] for row in rows.limit(MAX_NAMES).collect()}
 
 
 def _count_strangers(backlog: DataFrame, paths: Iterable[str]) -> dict[str, int]:
     """Return the number of backlog messages for entities that are not examined; the empty one is for none."""
     messages = backlog.where(F.col("location").startswith("backlog")).withColumn("entity", F.lower("entity"))
-    rows = messages.where(~F.col("entity").isin(*paths)).groupBy("entity").count().collect()
-    return {row["entity"]: row["count"] for row in rows}
+    rows = messages.where(~F.col("entity").isin(*paths)).groupBy("entity").count().orderBy("entity")
+    return {row["entity"]: row["count"] for row in rows.limit(MAX_NAMES).collect()}
 
 
 def _check_order(
@@ -255,7 +259,7 @@ def _incident_results(
 
 def _cost(records: DataFrame, *, run: str | None) -> LedgerCost:
     by_month: dict[date, Operations] = {}
-    for each in operations_by_day(records if run is None else records.where(F.col("run") == run)):
+    for each in operations_by_day(records if run is None else records.where(F.col("run") == run), by_run=False):
         month = each.day.replace(day=1)
         by_month[month] = by_month.get(month, Operations()) + each.operations
     bills = [bill(operations) for operations in by_month.values()]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from servicebus_pair.core import Operations
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.ledger import MAX_AT, MAX_BYTES, MAX_TEXT_BYTES
 from servicebus_pair.spark.base.report_files import read_json
 
 LEDGER: Final = "ledger"
@@ -53,12 +54,13 @@ def read_usage_report(path: str) -> UsageReport:
     value = read_json(path, what="report")
     report = value if isinstance(value, Mapping) else {}
     run, began = report.get("run"), report.get("began")
-    if not isinstance(run, str) or isinstance(began, bool) or not isinstance(began, int | float):
+    is_name = isinstance(run, str) and len(run.encode(errors="replace")) <= MAX_TEXT_BYTES
+    if not is_name or isinstance(began, bool) or not isinstance(began, int | float) or not 0 <= began <= MAX_AT:
         raise ConfigurationError(
-            f"report {path!r} has run {run!r} and began {began!r}: they must be a name and Unix seconds, as in a "
-            "drain report"
+            f"report {path!r} has run {run!r:.99} and began {began!r:.99}: they must be a name and Unix seconds, as in "
+            "a drain report"
         )
-    return UsageReport(run, datetime.fromtimestamp(began, UTC).date(), _operations(path, report.get("operations")))
+    return UsageReport(str(run), datetime.fromtimestamp(began, UTC).date(), _operations(path, report.get("operations")))
 
 
 def merge_usage(ledger: Iterable[DailyOperations], reports: Iterable[UsageReport]) -> list[DailyOperations]:
@@ -82,11 +84,11 @@ def _subtract(metered: Operations, recorded: Operations) -> Operations:
 
 def _operations(path: str, value: Any) -> Operations:
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"report {path!r} has operations {value!r}: they must be counts by name")
+        raise ConfigurationError(f"report {path!r} has operations {value!r:.99}: they must be counts by name")
     for name, count in value.items():
-        if name not in _NAMES or isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        if name not in _NAMES or isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_BYTES:
             raise ConfigurationError(
-                f"report {path!r}: operations has {name}={count!r}: allowed are whole numbers from 0 of "
+                f"report {path!r}: operations has {name:.99}={count!r:.99}: allowed are whole numbers from 0 of "
                 f"{', '.join(asdict(Operations()))}"
             )
     return Operations(**value)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from servicebus_pair.core.errors import ConfigurationError
 
 _CLAIMS: Final = "claims"
+_MAX_CLAIMS: Final = 10_000_000
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Sequence numbers in ascending order: the first and last of each contiguous range."""
@@ -64,24 +65,30 @@ def claims_to_offset(claims: Claims) -> dict[str, Any]:
 def claims_from_offset(offset: Mapping[str, Any]) -> Claims:
     """Return the claims that a checkpoint has.
 
-    :raises ConfigurationError: the checkpoint is of a stream that peeks.
+    :raises ConfigurationError: the checkpoint is of a stream that peeks, or has more than a stream can claim.
     """
     if not offset:
         return {}
     try:
-        return {
+        claims = {
             (address, session_id): tuple(_parse_range(each) for each in text.split(","))
             for address, sessions in offset[_CLAIMS].items()
             for session_id, text in sessions.items()
         }
-    except (KeyError, AttributeError, ValueError):
+    except (KeyError, AttributeError, ValueError, TypeError):
         raise ConfigurationError(
             "the checkpoint has no claims: it is of a stream with option mode=peek; start with a new checkpoint"
         ) from None
+    # Whoever may write to the checkpoint must not make the stream count for ever.
+    if sum(map(count, claims.values())) > _MAX_CLAIMS:
+        raise ConfigurationError(f"the checkpoint has more than {_MAX_CLAIMS} claims of one batch: no stream wrote it")
+    return claims
 
 
 def _parse_range(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
+    if not 0 < int(first) <= int(last or first):
+        raise ValueError(text)
     return int(first), int(last or first)
 
 

@@ -149,13 +149,16 @@ class PairReference:
 
     def _parse_object(self, text: str, what: str) -> dict[str, Any]:
         try:
-            return self._object(json.loads(text), what)
+            value = json.loads(text)
         except json.JSONDecodeError as error:
             # The decoder's error contains the text, which may hold secrets: report only the position.
             where = f"line {error.lineno}, column {error.colno}"
             raise ConfigurationError(f"the pair reference {self}: {what} is not JSON ({where})") from None
-        except RecursionError:
-            raise ConfigurationError(f"the pair reference {self}: {what} is nested too deeply") from None
+        except (RecursionError, ValueError):  # or a number of thousands of digits
+            raise ConfigurationError(
+                f"the pair reference {self}: {what} is nested too deeply, or has a very long number"
+            ) from None
+        return self._object(value, what)
 
     def _object(self, value: Any, what: str) -> dict[str, Any]:
         if not isinstance(value, dict):

@@ -10,14 +10,23 @@ import uuid
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import groupby
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
 from pyarrow import parquet
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import CLOSED, FOLD_LIST, FOLDED, ledger_storage, read_fold_list, writer_name
+from servicebus_pair.core.ledger import (
+    CLOSED,
+    FOLD_LIST,
+    FOLDED,
+    folded_problem,
+    ledger_storage,
+    read_fold_list,
+    writer_name,
+)
+from servicebus_pair.core.spool import FolderStorage
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
 _RECORD: Final = {
@@ -33,6 +42,49 @@ FOLDED_SCHEMA: Final = RowSchema(_RECORD | {"file": "string", "block": "bigint",
 FOLDED_BLOCK: Final = -1
 """The block of each folded record: they are in the order of their lines."""
 _BLOCK_BYTES: Final = 32_000_000
+_MAX_CLOSING_BYTES: Final = 65_536
+
+
+def check_readable(ledger: str, folders: Sequence[str] = ("",)) -> None:
+    """Check what Spark would not: it follows links, also in circles, and believes what a Parquet file says of itself.
+
+    :param folders: below the ledger, to be checked.
+    :raises ConfigurationError: there is a link, or a file that ``compact`` did not write so.
+    """
+    storage = ledger_storage(ledger)
+    try:
+        passed_over = [
+            name
+            for folder in folders
+            for name in (storage.passed_over(folder) if isinstance(storage, FolderStorage) else ())
+        ]
+        names = [each.name for folder in folders for each in storage.list(folder)]
+        # Hadoop takes what is before the colon for the scheme of a URL.
+        passed_over += [each for each in names if ":" in _base(each) and each.endswith((".jsonl", FOLDED))]
+        for name in (each for each in names if each.endswith(FOLDED)):
+            with storage.open(name) as file:
+                _check_folded(file, name)
+    except OSError as error:
+        raise ConfigurationError(f"ledger {ledger!r} cannot be read: {error}") from None
+    if passed_over:
+        raise ConfigurationError(
+            f"ledger {ledger!r} cannot be read: {passed_over[0]!r} is a link, has a colon, or is a folder that is "
+            "closed to this user or too deep; remove it"
+        )
+
+
+def _check_folded(file: BinaryIO, name: str) -> None:
+    try:
+        metadata = parquet.ParquetFile(file).metadata
+        schema, written = metadata.schema.to_arrow_schema(), FOLDED_SCHEMA.table([]).schema
+        problem = folded_problem(metadata, file)
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigurationError(f"ledger file {name} is damaged: {error}") from None
+    for field in schema:
+        if field.name in written.names and field.type != written.field(field.name).type:
+            problem = f"has the column {field.name} as {field.type}, unlike compact"
+    if problem is not None:
+        raise ConfigurationError(f"ledger file {name} {problem}: delete it")
 
 
 def fold(ledger: str, folder: str) -> tuple[int, int]:
@@ -41,7 +93,7 @@ def fold(ledger: str, folder: str) -> tuple[int, int]:
     The Parquet file is in memory until it is written.
 
     :param folder: below the ledger.
-    :raises ConfigurationError: a closed file is damaged; nothing was changed.
+    :raises ConfigurationError: a list of folded files is none that this function writes; nothing was changed.
     """
     folding = _Folding(ledger, folder)
     folding.finish_earlier()
@@ -89,14 +141,15 @@ class _Folding:
         self._storage.replace(names, json.dumps(files).encode())
 
     def _is_closed(self, parts: Sequence[str]) -> bool:
-        """Return whether the last line closes a file, or its segments, with the number of all lines before it."""
+        """Return whether a file, or its segments, can be folded: the last line has the number of all before it."""
         count, last = 0, b""
-        for block in self._blocks(parts):
-            count += block.count(b"\n")
-            last = block.rstrip(b"\n").rpartition(b"\n")[2]
         try:
-            closing = json.loads(last)
-        except (ValueError, RecursionError):
+            for block in self._blocks(parts):
+                count += block.count(b"\n")
+                last = block.rstrip(b"\n").rpartition(b"\n")[2]
+                _parse(block)
+            closing = json.loads(last) if len(last) <= _MAX_CLOSING_BYTES else None
+        except (ValueError, RecursionError):  # of pyarrow, too
             return False
         return isinstance(closing, dict) and closing.get("kind") == CLOSED and closing.get("records") == count - 1
 
@@ -107,7 +160,7 @@ class _Folding:
             for name, parts in writers.items():
                 line = 0
                 for block in self._blocks(parts):
-                    table = _parse(block, name)
+                    table = _parse(block)
                     added = {
                         "file": [_base(name)] * table.num_rows,
                         "block": [FOLDED_BLOCK] * table.num_rows,
@@ -136,11 +189,8 @@ def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _parse(block: bytes, file: str) -> pa.Table:
+def _parse(block: bytes) -> pa.Table:
     schema = RowSchema(_RECORD).table([]).schema
     options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-    try:
-        return arrow_json.read_json(BytesIO(block), read_options=reading, parse_options=options)
-    except pa.ArrowInvalid as error:
-        raise ConfigurationError(f"ledger file {file} is damaged: {error}") from None
+    return arrow_json.read_json(BytesIO(block), read_options=reading, parse_options=options)

@@ -40,7 +40,10 @@ def task_error_message(error: BaseException) -> str:
     """Extract the message of a :class:`SparkTaskError` from Spark's error, or else return its first line."""
     text = str(error).strip()
     match = _TASK_ERROR_PATTERN.search(text)
-    return text.partition("\n")[0] if match is None else match[1].strip()
+    if match is not None:
+        return match[1].strip()
+    # Py4J names its own call first.
+    return text.removeprefix(text.partition("\n: ")[0] + "\n: ").partition("\n")[0]
 
 
 @contextmanager

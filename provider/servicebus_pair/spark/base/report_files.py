@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.model import load_json
+from servicebus_pair.core.spool import replace_file
 
 MAX_JSON_BYTES: Final = 16 << 20
 """Largest file that a job reads as JSON."""
@@ -31,11 +32,7 @@ def check_writable(path: str | os.PathLike[str], *, what: str) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Mapping[str, Any]) -> None:
     """Write ``value`` as JSON; readers never see a partial file. :raises OSError: the file cannot be written."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(target)
+    replace_file(path, json.dumps(value, indent=2) + "\n")
 
 
 def read_json(path: str, *, what: str) -> Any:

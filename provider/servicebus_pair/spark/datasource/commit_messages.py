@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from servicebus_pair.core import EntityHealth
+from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import SLOT_SECONDS, Event, MessagesAccepted, Route
 from servicebus_pair.core.ledger import EntityManifest, PublishManifest
+from servicebus_pair.core.model import load_json
+from servicebus_pair.core.spool import SHARED_MODE, FolderStorage
 from servicebus_pair.spark.base.redaction import SparkTaskError
+from servicebus_pair.spark.base.report_files import MAX_JSON_BYTES
+
+_BATCH: Final = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,32 @@ def check_failures(messages: Iterable[TaskCommitMessage]) -> None:
         raise SparkTaskError(f"{failures[0]}{more}")
 
 
-def batch_manifest_path(folder: str, *, query_id: str, batch_id: int) -> Path:
-    """Return the path of a streaming batch's manifest, which exists once the batch is committed."""
-    return Path(folder) / query_id / f"{batch_id}.json"
+def write_batch_manifest(folder: str, manifest: PublishManifest, *, query_id: str, batch_id: int) -> None:
+    """Write the manifest of a streaming batch, which is committed by it. :raises OSError: it cannot be written."""
+    content = json.dumps({**manifest.to_json(), _BATCH: batch_id}, indent=2) + "\n"
+    FolderStorage(str(Path(folder)), mode=SHARED_MODE).replace(_batch_file(query_id, batch_id), content.encode())
+
+
+def has_manifest(folder: str, *, query_id: str, batch_id: int) -> bool:
+    """Return whether a streaming batch is committed, so that it is not sent again.
+
+    :raises ConfigurationError: something else lies there, such as a file of another batch.
+    """
+    path = Path(folder) / _batch_file(query_id, batch_id)
+    try:
+        found = load_json(path, limit=MAX_JSON_BYTES)
+        PublishManifest.from_json(found)
+        batch = found[_BATCH]
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        batch = None
+    if batch != batch_id:
+        raise ConfigurationError(
+            f"{path} is not the manifest of batch {batch_id}, by which it would count as sent: delete it"
+        )
+    return True
+
+
+def _batch_file(query_id: str, batch_id: int) -> str:
+    return f"{query_id}/{batch_id}.json"

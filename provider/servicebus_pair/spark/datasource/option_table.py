@@ -62,8 +62,8 @@ class Option:
         try:
             return self.parser(self.name, text)
         except (ValueError, TypeError, AttributeError, OverflowError, KeyError):
-            # A URL may hold a password.
-            quoted = "not allowed" if self.secret or "@" in text else repr(text)
+            # A URL may hold a password, before its host or in its query.
+            quoted = "not allowed" if self.secret or not {"@", "?"}.isdisjoint(text) else repr(text)
             raise ConfigurationError(f"option {self.name} is {quoted}: allowed is {self.allowed}") from None
 
 

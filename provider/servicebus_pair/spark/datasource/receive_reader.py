@@ -84,6 +84,8 @@ class ServiceBusReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         :raises SparkTaskError: without secrets.
         """
         landed = claims_from_offset(start)
+        for key in landed:
+            self._target(*key)  # nothing is removed from other queues
         claims = self._claimer().next_batch(
             landed, limit=limit.max_rows if isinstance(limit, ReadMaxRows) else CLAIMED_MESSAGES
         )

@@ -21,7 +21,7 @@ from servicebus_pair.core.errors import (
     RejectedError,
     SendError,
 )
-from servicebus_pair.core.spool import open_storage
+from servicebus_pair.core.spool import SHARED_MODE, open_storage
 from servicebus_pair.spark.base.redaction import SparkTaskError
 
 _ROW_ERRORS: Final = (InvalidMessageError, MessageTooLargeError, RejectedError)
@@ -35,7 +35,6 @@ _PERMANENT_ERRORS: Final = (
     RefusedError,
 )
 _ERROR_COLUMN: Final = "error"
-_MODE: Final = 0o666  # what the process's mask allows
 
 
 def is_permanent(failure: BaseException) -> bool:
@@ -91,5 +90,5 @@ class RejectedRows:
         table = pa.Table.from_pylist(self._rows, schema=schema.append(pa.field(_ERROR_COLUMN, pa.string())))
         content = BytesIO()
         parquet.write_table(table, content)
-        storage = open_storage(self._folder, what="option errorTable", mode=_MODE)
+        storage = open_storage(self._folder, what="option errorTable", mode=SHARED_MODE)
         storage.replace(self._file, content.getvalue())

@@ -23,10 +23,11 @@ from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.base.spark_version import DataSourceStreamArrowWriter, check_stream_write
 from servicebus_pair.spark.datasource.commit_messages import (
     TaskCommitMessage,
-    batch_manifest_path,
     check_failures,
+    has_manifest,
     merge_commit_messages,
     other_spool_hosts,
+    write_batch_manifest,
 )
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.write_schema import READ_ONLY_COLUMNS, check_columns
@@ -152,8 +153,7 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
         check_failures(own_messages)
         manifest, query_id = merge_commit_messages(own_messages), own_messages[0].query_id or ""
         if self._options.manifest is not None and not self._is_committed(query_id, batchId):
-            path = batch_manifest_path(self._options.manifest, query_id=query_id, batch_id=batchId)
-            manifest.write(path, batch=batchId)
+            write_batch_manifest(self._options.manifest, manifest, query_id=query_id, batch_id=batchId)
         _log_commit(manifest, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
@@ -162,7 +162,7 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
 
     def _is_committed(self, query_id: str, batch_id: int) -> bool:
         folder = self._options.manifest
-        return folder is not None and batch_manifest_path(folder, query_id=query_id, batch_id=batch_id).exists()
+        return folder is not None and has_manifest(folder, query_id=query_id, batch_id=batch_id)
 
 
 def _task_context() -> TaskContext:

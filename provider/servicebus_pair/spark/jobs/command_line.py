@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from servicebus_pair.core import EntityHealth
@@ -19,6 +21,9 @@ from servicebus_pair.spark.base.credential_reference import REFERENCES
 from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.jobs.parent_watch import end_without_task
 from servicebus_pair.spark.transfer.publishing import publish
+
+SPARK_ERRORS: Final = (PySparkException, Py4JError)
+"""What Spark raises on the driver: an error of Java that PySpark does not know comes from Py4J as it is."""
 
 
 class JobParser(argparse.ArgumentParser):

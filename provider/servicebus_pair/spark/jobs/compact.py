@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.analysis.compacting import compact
-from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
+from servicebus_pair.spark.base.redaction import task_error_message
+from servicebus_pair.spark.jobs.command_line import SPARK_ERRORS, JobParser, add_arguments, create_session, fail
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
         done = compact(create_session("compact"), ledger=parsed.ledger, keep_days=parsed.keep_days)
     except ConfigurationError as error:
         return fail("compact", error)
+    except SPARK_ERRORS as error:
+        return fail("compact", task_error_message(error))
     print(f"{done.files} files with {done.records} records were folded in {done.folders} folders; {done.left} are left")  # noqa: T201
     return 0
 

@@ -20,8 +20,9 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.pricing import STANDARD_PRICES, read_prices
 from servicebus_pair.spark.analysis.costing import CostResult, cost
 from servicebus_pair.spark.analysis.usage_reports import read_usage_report
+from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.report_files import read_json
-from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import SPARK_ERRORS, JobParser, add_arguments, create_session, fail
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         return fail("cost", error)
+    except SPARK_ERRORS as error:
+        return fail("cost", task_error_message(error))
     print(_summary(result))  # noqa: T201  command-line output
     return 0
 

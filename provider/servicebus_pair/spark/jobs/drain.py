@@ -17,13 +17,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.errors import PySparkException
-
 from servicebus_pair.core import TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.report_files import write_json
-from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, comma_separated, create_session, fail
+from servicebus_pair.spark.jobs.command_line import (
+    SPARK_ERRORS,
+    JobParser,
+    add_arguments,
+    comma_separated,
+    create_session,
+    fail,
+)
 from servicebus_pair.spark.transfer.draining import DrainResult, drain
 
 
@@ -67,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         return fail("drain", error)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         return fail("drain", f"{task_error_message(error)}; moved messages stay moved", status=1)
     write_json(parsed.report, result.to_json())
     print(_summary(result))  # noqa: T201  command-line output

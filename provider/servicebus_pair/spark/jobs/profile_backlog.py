@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.analysis.profiling import profile
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN
-from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
+from servicebus_pair.spark.base.redaction import task_error_message
+from servicebus_pair.spark.jobs.command_line import SPARK_ERRORS, JobParser, add_arguments, create_session, fail
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         return fail("profile_backlog", error)
+    except SPARK_ERRORS as error:
+        return fail("profile_backlog", task_error_message(error))
     waiting, dead = result.messages(MAIN), result.messages(DEAD_LETTER)
     print(f"{waiting} messages wait in {len(result.queues)} backlog queues, {dead} are dead letters")  # noqa: T201
     return 0

@@ -19,7 +19,6 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 from pyspark.sql.types import BinaryType, MapType, StructField, StructType
@@ -27,7 +26,7 @@ from pyspark.sql.types import BinaryType, MapType, StructField, StructType
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.tables import CATALOG_TABLE, FORMATS, read_table, table_format
-from servicebus_pair.spark.jobs.command_line import JobParser, PublishArguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import SPARK_ERRORS, JobParser, PublishArguments, create_session, fail
 
 _UNTYPED_FORMATS: Final = frozenset({"csv", "json"})
 _CASTS: Final = {"timeToLive": "double", "scheduledEnqueueTime": "timestamp"}
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         return fail("publish", error)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         return fail("publish", f"{task_error_message(error)}; sent messages stay sent", status=1)
     rejected = f", {manifest.rejected} rows rejected" if manifest.rejected else ""
     print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted{rejected}")  # noqa: T201  output
@@ -81,7 +80,7 @@ def _table(spark: SparkSession, path: str, kind: str, select: Sequence[str] | No
             return selected
         _check_casts(selected)
         return selected.select(*(_cast(field) for field in selected.schema))
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise ConfigurationError(
             f"table {path!r} cannot be read as {kind}: {task_error_message(error)}; nothing was sent"
         ) from None

@@ -17,8 +17,6 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.errors import PySparkException
-
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import Judgement
 from servicebus_pair.spark.analysis.evidence import read_manifests
@@ -26,7 +24,7 @@ from servicebus_pair.spark.analysis.receiving_entities import parse_receiving_en
 from servicebus_pair.spark.analysis.reconciling import reconcile
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.tables import read_table
-from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import SPARK_ERRORS, JobParser, add_arguments, create_session, fail
 from servicebus_pair.spark.report.reconcile_result import Reconciliation
 
 _STATUS: Final = {Judgement.PROVEN: 0, Judgement.LOST: 1, Judgement.NOT_PROVEN: 3}
@@ -68,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         return fail("reconcile", error)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         return fail("reconcile", f"{task_error_message(error)}; nothing was classified")
     print(_summary(result))  # noqa: T201  command-line output
     if result.totals.lost or result.totals.altered:

@@ -5,8 +5,8 @@ All text is escaped. A page loads no resources and runs no scripts, and a conten
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from itertools import islice
 from typing import Any, Final
 
@@ -59,6 +59,12 @@ _STYLE: Final = (
     ".wide th:first-child,.wide td:first-child{max-width:8rem}}"
     "@media print{.wide{overflow:visible}}"
 )
+
+
+def escape(text: str) -> str:
+    """Return a text as HTML; what is not printed, or changes the direction of writing, as an escape sequence."""
+    shown = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return html.escape("".join(shown))
 
 
 def page(title: str, parts: Iterable[str], *, heading: str | None = None) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from operator import itemgetter
 from typing import Any, Final
 
 from servicebus_pair.core.ledger import Judgement
 from servicebus_pair.spark.report.formatting import format_duration, format_time, pluralize
-from servicebus_pair.spark.report.html import bar_chart, page, paragraphs, section, table, tiles, verdict
+from servicebus_pair.spark.report.html import bar_chart, escape, page, paragraphs, section, table, tiles, verdict
 from servicebus_pair.spark.report.svg_timeline import Highlight, timeline
 from servicebus_pair.spark.report.time_series import DIVERTED, PRIMARY, SYPHONED, TimeSeries
 

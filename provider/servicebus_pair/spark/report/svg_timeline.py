@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 from itertools import pairwise
 from math import floor, log10
 from operator import attrgetter
 from typing import Final
 
 from servicebus_pair.spark.report.formatting import format_duration
-from servicebus_pair.spark.report.html import COLORS
+from servicebus_pair.spark.report.html import COLORS, escape
 
 _WIDTH: Final = 1000
 _HEIGHT: Final = 240
@@ -150,10 +149,11 @@ def _merge_highlights(highlights: Sequence[Highlight], start: float, seconds: fl
 def _highlight(highlight: Highlight, start: float, seconds: float) -> str:
     left = _WIDTH * max(0.0, highlight.began - start) / seconds
     right = _WIDTH * min(seconds, highlight.ended - start) / seconds
+    lines = "\n".join(map(escape, highlight.tooltip.split("\n")))
     # Two pixels at least, so that the highlight of a single message is visible.
     return (
         f'<rect x="{left:.2f}" y="0" width="{max(2.0, right - left):.2f}" height="{_HEIGHT}" fill="var(--shade)">'
-        f"<title>{escape(highlight.tooltip)}</title></rect>"
+        f"<title>{lines}</title></rect>"
     )
 
 

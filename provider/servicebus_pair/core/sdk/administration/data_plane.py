@@ -20,6 +20,7 @@ from servicebus_pair.core.model.errors import (
     ServerBusyError,
     ServiceError,
 )
+from servicebus_pair.core.model.logs import guard_library_logs
 from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSettings
@@ -87,6 +88,7 @@ class SdkAdministration:
     _client: Any
 
     def __init__(self, *, meter: Meter | None, where: str) -> None:
+        guard_library_logs("azure")
         self._meter = Meter() if meter is None else meter
         self._where = where
 
