@@ -262,17 +262,27 @@ async def test_section_4_every_observer_gets_every_event_and_the_first_failure_i
     assert [each.events for each in (*observers, extra)] == [*[[event, later]] * 3, [event]]
 
 
-async def test_section_4_a_shared_failover_and_recovery_are_adopted() -> None:
+async def test_section_4_a_shared_failover_and_recovery_are_adopted(caplog: pytest.LogCaptureFixture) -> None:
     store = InMemoryHealthStore()
     registry = new_registry(store)
     started, stopped = list[str](), list[str]()
     registry.on_failed_over, registry.on_recovered = started.append, stopped.append
     now = SystemClock().now()
-    for since, state in ((now + 1, HealthState.FAILED_OVER), (now + 2, HealthState.HEALTHY)):
-        await store.save("flights", EntityHealth(state, since=since))
+    for after, state, spool in (
+        (1, HealthState.FAILED_OVER, ""),
+        (2, HealthState.FAILED_OVER, "s"),
+        (3, HealthState.HEALTHY, ""),
+    ):
+        await store.save("flights", EntityHealth(state, since=now + after, spool=spool))
         await registry.refresh("Flights")
     assert not registry.current("FLIGHTS").failed_over
     assert (started, stopped, list(registry.entities())) == (["Flights"], ["Flights"], ["flights"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "entity=Flights health=failed_over before=healthy by= reason=",
+        "entity=Flights spool=s before= reason=",
+        "entity=Flights spool= before=s reason=",
+        "entity=Flights health=healthy before=failed_over by= reason=",
+    ]
     await registry.close()
 
 
