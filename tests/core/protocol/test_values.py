@@ -8,7 +8,13 @@ from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
-    check_values("protocol", keyword_only={"QueueSettings"}, mutable={"AmqpMessage", "Header", "Properties"})
+    check_values(
+        "protocol",
+        keyword_only={"QueueSettings"},
+        mutable={"AmqpMessage", "Header", "Properties"},
+        by_identity={"AmqpMessage"},
+        hidden={"AmqpMessage.application_properties", "AmqpMessage.body", "AmqpMessage.origin"},
+    )
 
 
 def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:

@@ -8,7 +8,12 @@ from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
-    check_values("receive", keyword_only={"ReceiveContext"})
+    check_values(
+        "receive",
+        keyword_only={"ReceiveContext"},
+        by_identity={"InboundMessage"},
+        hidden={"InboundMessage.fields", "InboundMessage.received"},
+    )
 
 
 def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:

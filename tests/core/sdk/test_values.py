@@ -11,6 +11,8 @@ def test_values_are_frozen_and_have_slots() -> None:
     check_values(
         "sdk",
         mutable={"_Attachment", "_Run"},
+        by_identity={"_Attachment", "_Run"},
+        hidden={"_CachedToken.token"},
         keyword_only={"ClientSecret", "DefaultIdentity", "Identity", "ManagedIdentity"},
     )
 

@@ -32,16 +32,25 @@ def _classes(room: str) -> list[Any]:
 
 
 def check_values(
-    room: str, *, mutable: AbstractSet[str] = frozenset(), keyword_only: AbstractSet[str] = frozenset()
+    room: str,
+    *,
+    mutable: AbstractSet[str] = frozenset(),
+    keyword_only: AbstractSet[str] = frozenset(),
+    by_identity: AbstractSet[str] = frozenset(),
+    hidden: AbstractSet[str] = frozenset(),
 ) -> None:
     """Check all dataclasses of a package of core.
 
     :param mutable: those that are not frozen.
     :param keyword_only: those that are created by keyword only.
+    :param by_identity: those that are equal to themselves only.
+    :param hidden: fields that ``repr`` does not show: they are secret, or long.
     """
     kinds: list[Any] = [kind for kind in _classes(room) if is_dataclass(kind)]
     assert {kind.__name__ for kind in kinds if not kind.__dataclass_params__.frozen} == mutable
     assert {kind.__name__ for kind in kinds if any(each.kw_only for each in fields(kind))} == keyword_only
+    assert {kind.__name__ for kind in kinds if not kind.__dataclass_params__.eq} == by_identity
+    assert {f"{kind.__name__}.{each.name}" for kind in kinds for each in fields(kind) if not each.repr} == hidden
     assert [kind.__name__ for kind in kinds if "__slots__" not in vars(kind)] == []
     assert [kind.__name__ for kind in _classes(room) if _lacks_constructor(kind)] == []
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from math import inf
+from math import inf, isfinite
 from typing import Any, Final
 
 from azure.servicebus.aio import ServiceBusSender
@@ -250,7 +250,7 @@ class SendLink(Link):
         """Take the lock, which the caller releases, and return the attempt's timeout; ``None`` to skip it."""
         if self._lock.locked():
             try:
-                async with asyncio.timeout(None if slot.wait_seconds == inf else slot.wait_seconds):
+                async with asyncio.timeout(slot.wait_seconds if isfinite(slot.wait_seconds) else None):
                     await self._lock.acquire()
             except TimeoutError:
                 return None

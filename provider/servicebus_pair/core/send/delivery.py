@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from math import inf
+from math import isfinite
 
 from servicebus_pair.core.model.errors import SendCancelledError, SendError
 from servicebus_pair.core.model.logs import get_logger
@@ -70,7 +70,7 @@ class Delivery:
         :raises SendTimeoutError: the stream took longer than the caller allows for the send.
         """
         remaining = self._deadline.remaining()
-        limit = asyncio.timeout(None if remaining == inf else remaining)
+        limit = asyncio.timeout(remaining if isfinite(remaining) else None)
         try:
             async with limit:
                 return await anext(stream, None)

@@ -20,7 +20,7 @@ whatever the primary does. So an attempt ends with the interval, and one that st
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isinf
 from typing import Final, TypeAlias
 
 from servicebus_pair.core.model.errors import (
@@ -308,7 +308,7 @@ def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy
         return Spool() if policy.spools else TimeOut(error)
     since = now if history.busy_since is None else history.busy_since
     enough = history.busy_answers > _MAX_BUSY_ANSWERS and since <= now - policy.interval
-    if deadline == inf and enough:
+    if isinf(deadline) and enough:
         return _divert_or_fail(error, policy)
     return Pause(policy.busy_delay)
 

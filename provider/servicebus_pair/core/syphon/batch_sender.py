@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from typing import Final
 
 from servicebus_pair.core.health.prober import ping_message
@@ -231,7 +231,7 @@ class BatchSender:
         try:
             sent = await limits.destination.send_in_slot(batch, SendSlot(attempt_timeout=take_turn))
         except (ServiceError, asyncio.CancelledError) as error:
-            if started > -inf and (not isinstance(error, ServiceError) or error.may_be_stored):
+            if isfinite(started) and (not isinstance(error, ServiceError) or error.may_be_stored):
                 self._counters.duplicates_possible += len(batch)
             if isinstance(error, TimedOutError):
                 self._context.attempts.record_timeout(limits.entity, timeout)

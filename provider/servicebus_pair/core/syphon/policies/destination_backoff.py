@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from types import MappingProxyType
 from typing import Final
 
@@ -84,7 +84,7 @@ class DestinationBackoff:
 
     def reset_permanent_failures(self) -> None:
         """Retry destinations that were abandoned for a permanent failure; permissions may have changed."""
-        self._failures = {name: each for name, each in self._failures.items() if each.retry_at < inf}
+        self._failures = {name: each for name, each in self._failures.items() if isfinite(each.retry_at)}
 
     def record_success(self, entity: str) -> None:
         """Record a success, which ends the backoff."""
@@ -114,7 +114,7 @@ class DestinationBackoff:
         """
         waited = {entity.casefold() for entity in waited_for}
         ends = (each.retry_at for name, each in self._failures.items() if each.retry_at > now or name in waited)
-        return min((end for end in ends if end < inf), default=None)
+        return min(filter(isfinite, ends), default=None)
 
     def errors(self) -> dict[str, str]:
         """Return the last error of each failing destination."""
