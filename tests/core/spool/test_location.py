@@ -9,14 +9,16 @@ import stat
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool import folder_storage
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
+from servicebus_pair.core.spool.object_storage import ObjectStorage
 from servicebus_pair.core.spool.storage import SpoolStorage
 
 
@@ -305,3 +307,40 @@ def test_an_answer_that_was_lost_is_no_file_of_another(tmp_path: Path, monkeypat
     assert names(storage) == ["messages/flights/1"]
     with pytest.raises(FileExistsError):
         storage.create("messages/flights/1", b"y")
+
+
+class Remembering(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Answers from its last listing, as the libraries of stores do."""
+
+    store: ClassVar[dict[str, Any]] = {}
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[str, Any] | None = None
+
+    def find(self, path: str, **options: Any) -> Any:
+        self.known = super().find(path, **options)
+        return self.known
+
+    def invalidate_cache(self) -> None:
+        self.known = None
+
+    def info(self, path: str, **options: Any) -> Any:
+        if self.known is not None and path not in self.known:
+            raise FileNotFoundError(path)
+        return super().info(path, **options)
+
+
+def test_what_another_process_has_stored_since_the_last_listing_is_read() -> None:
+    """A claim that was not seen would be held twice."""
+    files = Remembering()
+    ours, theirs = (ObjectStorage("memory://spool", files=each) for each in (files, Remembering()))
+    theirs.create("claims/gates", b"theirs")
+    assert len(ours.list()) == 1
+    theirs.create("claims/flights", b"theirs")
+
+    assert ours.read("claims/flights") == b"theirs"
+    files.pipe_file = None  # a store without conditional writes raises a TypeError
+    with pytest.raises(FileExistsError):
+        ours.create("claims/flights", b"ours")

@@ -44,6 +44,7 @@ class ObjectStorage:
             if not holds(self, name, content):
                 raise
         except (NotImplementedError, TypeError):
+            self._files.invalidate_cache()
             if self._files.exists(path):
                 raise FileExistsError(path) from None
             self._files.pipe_file(path, content)
@@ -55,6 +56,8 @@ class ObjectStorage:
     def read(self, name: str) -> bytes:
         """Return the content of an object. :raises IrregularFileError: it is larger than any file of a spool."""
         path = self._path(name)
+        # A listing that its library remembers does not know what another process has written since.
+        self._files.invalidate_cache()
         if (self._files.size(path) or 0) > MAX_FILE_BYTES:
             raise IrregularFileError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", name)
         return bytes(self._files.cat_file(path))
