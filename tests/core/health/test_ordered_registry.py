@@ -248,8 +248,10 @@ class Delayed:
     def __init__(self, store: Any) -> None:
         self._store = store
         self.seconds = self.saving = 0.0
+        self.loads = 0
 
     async def load(self, entity: str) -> EntityHealth | None:
+        self.loads += 1
         loaded: EntityHealth | None = await self._store.load(entity)
         await asyncio.sleep(self.seconds)
         return loaded
@@ -310,6 +312,25 @@ async def test_section_6_a_change_that_is_overwritten_by_one_who_had_not_read_it
         for registry in registries:
             await registry.close()
         assert overlaps(acts) == [], tenths
+
+
+@pytest.mark.parametrize("delay", [100.0, 0.4])
+async def test_section_6_a_held_lease_is_renewed_in_time_or_ends(delay: float) -> None:
+    store = Delayed(LaggingStore(Slowest(), lag=0.0, latency=0.0).of("one"))
+    registry = new_registry(store)
+    health = await registry.lease("flights", timeout=60)
+    store.seconds, store.loads = delay, 0
+    left, loop = registry.lease_seconds_left("flights"), asyncio.get_running_loop()
+    began, held = loop.time(), asyncio.create_task(registry.hold_lease("flights", health))
+    await asyncio.wait({held}, timeout=60)
+    if delay > REFRESH:
+        assert loop.time() - began == pytest.approx(left)
+    else:
+        renewals = 60 / (registry.leases.duration / 2)
+        assert not held.done()
+        assert renewals / 2 < store.loads <= renewals
+    held.cancel()
+    await registry.close()
 
 
 async def test_section_6_a_change_that_was_overwritten_and_made_again_settles_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -80,6 +81,15 @@ async def test_section_4_a_failing_store_is_logged_and_does_not_stop_sends_failo
     logged = {record.getMessage() for record in caplog.records if record.name == "servicebus_pair.core.health.registry"}
     assert any("entity=flights: shared health could not be read" in line for line in logged)
     assert any("was not shared before closing" in line for line in logged)
+
+
+async def test_a_store_that_fails_and_answers_again_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    registry = new_registry(InMemoryHealthStore())
+    for fails in (False, True, True, False, True):
+        registry._store._store = RaisingStore() if fails else InMemoryHealthStore()
+        await registry.refresh("flights")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
 
 
 @pytest.mark.parametrize(

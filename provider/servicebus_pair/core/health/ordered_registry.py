@@ -132,7 +132,7 @@ class OrderedHealthRegistry(HealthRegistry):
             if now < renewal:
                 await self.wait_for_change(entity, timeout=min(renewal - now, self.leases.duration))
             elif not await self._loaded(entity, timeout=ends - now):
-                await self._clock.sleep(min(_RETRY_SECONDS, ends - now))
+                await self._clock.sleep(max(0.0, min(_RETRY_SECONDS, ends - self._clock.now())))
 
     def waiting(self, entity: str) -> int:
         """Return how many callers wait in :meth:`lease`; they send nothing."""
