@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +31,12 @@ def decorated_send(spool: str) -> Any:
 
 def sightings() -> dict[str, int]:
     """The numbers of messages in the spools of all machines, as tasks have shared them."""
-    from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.utils.session import create_session
-    from sqlalchemy import select
+
+    from servicebus_pair.ui.sources.stored_state import read_states
 
     with create_session() as session:
-        found = select(AssetStateStoreModel.value).where(AssetStateStoreModel.key == "spools")
-        return {name: each["messages"] for name, each in json.loads(session.scalars(found).one()).items()}
+        return {name: each["messages"] for name, each in read_states(session)[CONN_ID]["spools"].items()}
 
 
 def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(
