@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -108,6 +109,13 @@ def _answer_one_request_at_a_time() -> None:
     InProcessSupervisorComms.send = send_alone  # type: ignore[method-assign, assignment]
 
 
+def _build_the_api_once() -> None:
+    """Keep the API that answers the tasks of ``dag.test``; before Airflow 3.3 each task builds one, in seconds."""
+    from airflow.sdk.execution_time import supervisor
+
+    supervisor.in_process_api_server = cache(supervisor.in_process_api_server)
+
+
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
     """The folder of an Airflow whose database is ready."""
@@ -116,6 +124,7 @@ def airflow_db() -> Path:
 
     initdb()
     DagBundlesManager().sync_bundles_to_db()
+    _build_the_api_once()
     _answer_one_request_at_a_time()
     for handler in logging.getLogger().handlers:
         if type(handler) is logging.StreamHandler:

@@ -56,6 +56,15 @@ class Outcome:
         row = f"{self.environment.name:12} {self.environment.release:14} {self.environment.source:18}"
         return f"{row} {self.passed:6} {len(self.failures):6} {len(self.flaky):5} {total:7} {self.seconds:7.0f}"
 
+    @property
+    def details(self) -> list[str]:
+        name = self.environment.name
+        return [
+            *(f"  {name} FLAKY {test}" for test in self.flaky),
+            *(f"  {name} skipped {count}: {reason}" for reason, count in self.skipped.items()),
+            *(f"  {name} FAILED {reason}" for reason in self.failures),
+        ]
+
 
 def main() -> int:
     """Run, print the table and return how many environments failed."""
@@ -87,7 +96,7 @@ def main() -> int:
                     tests = options.tests or _AIRFLOW_TESTS
                     _suite(outcome, Path(home), tests, marked=_QUICK, workers=options.workers)
         outcome.seconds = time.monotonic() - started
-        print(outcome.line, flush=True)
+        print("\n".join([outcome.line, *outcome.details]), flush=True)
     print(_table(outcomes))
     return sum(bool(each.failures) for each in outcomes) if outcomes else 1
 
@@ -159,10 +168,7 @@ def _table(outcomes: list[Outcome]) -> str:
     counts = f"{'passed':>6} {'failed':>6} {'flaky':>5} {'skipped':>7} {'seconds':>7}"
     lines = ["", f"{'environment':12} {'release':14} {'constraints':18} {counts}"]
     lines += [each.line for each in outcomes]
-    for each in outcomes:
-        lines += [f"  {each.environment.name} FLAKY {test}" for test in each.flaky]
-        lines += [f"  {each.environment.name} skipped {count}: {reason}" for reason, count in each.skipped.items()]
-        lines += [f"  {each.environment.name} FAILED {reason}" for reason in each.failures]
+    lines += [line for each in outcomes for line in each.details]
     return "\n".join(lines)
 
 
