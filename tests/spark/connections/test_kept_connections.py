@@ -107,7 +107,10 @@ def test_a_few_connections_are_kept_and_none_after_a_failure(pair: Pair, monkeyp
     wait_for(before + 2, lambda: connections(pair)[0])
     assert write(pair.reference, [{"entity": queues[0], "body": b"x"}]) == (1, 0)
     wait_for(before + 1, lambda: connections(pair)[0])
-    for rows in ([{"entity": queues[0], "body": None}], [{"entity": "no-such-queue", "body": b"x"}]):
+    for rows in (
+        [{"entity": queues[0], "body": None}],
+        [{"entity": each, "body": b"x"} for each in (queues[0], "no-queue")],
+    ):
         with pytest.raises(SparkTaskError):
             write(pair.reference, rows)
         wait_for(before, lambda: connections(pair)[0])
