@@ -32,7 +32,7 @@ RELEASES: Final[Mapping[str, tuple[str, str]]] = {
     "3.3": ("3.3.2", "2026-09-19"),
 }
 # The newest of each minor version, with the Python of the tests.
-SPARKS: Final[Mapping[str, str]] = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.0"}
+SPARKS: Final[Mapping[str, str]] = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.0", "4.3": "4.3.0"}
 _SPARK_PYTHON: Final = "3.11"
 _PUBLISHED: Final = "https://raw.githubusercontent.com/apache/airflow/constraints-{airflow}/constraints-{python}.txt"
 _PROVIDERS: Final = ("common-messaging", "microsoft-azure", "openlineage", "smtp", "standard")
