@@ -42,7 +42,6 @@ _PLAIN: Final = frozenset(
 ) | {constructor | wide for constructor in (BINARY, STRING, SYMBOL) for wide in (0, _WIDE)}
 _TEXT: Final = (STRING, STRING | _WIDE, SYMBOL, SYMBOL | _WIDE)
 _DATA: Final = (BINARY, BINARY | _WIDE)
-_FIRST_WIDE: Final = 0xB0
 _CONTENT_TYPE: Final = 6
 _STATES: Final = range(3)
 _NARROW_LIST: Final = b"\xc0"
@@ -110,7 +109,7 @@ class OutlineReader:
             if data[start : start + 2] != _SECTION or data[start + 2] != BODY or data[start + 3] not in _DATA:
                 raise _UnusualError
             end = value_end(data, start + 3)
-            digest.update(memoryview(data)[start + (8 if data[start + 3] >= _FIRST_WIDE else 5) : end])
+            digest.update(memoryview(data)[start + (8 if data[start + 3] & _WIDE else 5) : end])
             start = end
         self._check_header(sections[HEADER])
         number, state = _position(sections[MESSAGE_ANNOTATIONS])
@@ -182,4 +181,4 @@ def _optional_text(value: bytes) -> str | None:
 def _text(value: bytes) -> str:
     if value[0] not in _TEXT:
         raise _UnusualError
-    return value[5 if value[0] >= _FIRST_WIDE else 2 :].decode()
+    return value[5 if value[0] & _WIDE else 2 :].decode()

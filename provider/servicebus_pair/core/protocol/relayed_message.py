@@ -65,8 +65,9 @@ _EXPIRY, _CREATION = 8, 9
 _NARROW_LIST: Final = b"\xc0"
 _FIRST_FIELD: Final = 3
 _PROPERTIES_PREFIX: Final = section(PROPERTIES, b"")
-_NARROW_TEXT: Final = 0xA1
-_TEXT: Final = (STRING, STRING | 0x10)
+# The bit of a constructor whose size takes four bytes.
+_WIDE: Final = 0x10
+_TEXT: Final = (STRING, STRING | _WIDE)
 _TIMESTAMP: Final = 0x83
 _SCHEDULED_NAME: Final = text(SCHEDULED_TIME, constructor=SYMBOL)
 _BROKER_NAMES: Final = frozenset(text(name, constructor=SYMBOL) for name in BROKER_ANNOTATIONS)
@@ -172,7 +173,7 @@ class BacklogRewriter:
         for encoded_name, value in zip(items[::2], items[1::2], strict=True):
             if encoded_name[0] not in _TEXT:
                 raise UnusualMessageError("the name of an application property is no string")
-            name = encoded_name[2 if encoded_name[0] == _NARROW_TEXT else 5 :].decode()
+            name = encoded_name[5 if encoded_name[0] & _WIDE else 2 :].decode()
             if name in (PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES):
                 aliases[name] = value
             else:
@@ -270,7 +271,7 @@ def _text_alias(value: bytes | None) -> str | None:
         return None
     if value[0] not in _TEXT:
         raise UnusualMessageError("an alias is no string")
-    return value[2 if value[0] == _NARROW_TEXT else 5 :].decode()
+    return value[5 if value[0] & _WIDE else 2 :].decode()
 
 
 def _time_alias(value: bytes | None) -> int | None:
