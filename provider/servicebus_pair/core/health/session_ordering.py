@@ -219,11 +219,12 @@ class SessionOrdering:
         unsettled = registry.leases.seconds_to_settle(entity, self._clock.now()) > 0
         if unsettled or await self._find(entity, self._session_queues, self._lists) is None:
             return
-        began = -_LITTLE_SECONDS
-        while self._clock.now() >= began + _LITTLE_SECONDS:
+        while True:
             began = self._clock.now()
             if not await empty():
                 return
+            if self._clock.now() < began + _LITTLE_SECONDS:
+                break
         reason = "the spool is empty: messages go to the backlog again"
         await self._hold(entity, BeginFailback(reason, "syphon", uuid.uuid4().hex, name), empty)
 
