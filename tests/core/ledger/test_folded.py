@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from servicebus_pair.core.ledger.folded import folded_twice, read_fold_list
+from servicebus_pair.core.ledger.folded import folded_problem, folded_twice, read_fold_list
 from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError
 
@@ -47,3 +51,30 @@ def test_a_list_is_read_up_to_its_limit(tmp_path: Path) -> None:
             continue
         with pytest.raises(ConfigurationError, match="is not a list"):
             read_fold_list(ledger_storage(tmp_path), "x.folded")
+
+
+def metadata(rows: int, *groups: int) -> Any:
+    """What pyarrow reads of a Parquet file with so many rows, in groups of so many bytes."""
+    return SimpleNamespace(
+        num_rows=rows,
+        num_row_groups=len(groups),
+        row_group=[SimpleNamespace(total_byte_size=each) for each in groups].__getitem__,
+    )
+
+
+def test_a_parquet_file_has_a_byte_for_each_record_and_parts_of_a_limited_size(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"x" * 100)
+    with (tmp_path / "a.parquet").open("rb") as stored:
+        for file in (stored, BytesIO(b"x" * 100)):
+            assert folded_problem(metadata(100, 5, 2**28), file) is None
+            assert folded_problem(metadata(100, 5, 2**28 + 1), file) == "has a larger part than compact writes"
+            assert folded_problem(metadata(101, 5), file) == "has 101 records in 100 bytes, more than compact writes"
+    with (tmp_path / "sparse.parquet").open("w+b") as sparse:
+        sparse.truncate(1 << 40)
+        sparse.write(b"x")
+        sparse.flush()
+        os.fsync(sparse.fileno())
+        stored_bytes = os.fstat(sparse.fileno()).st_blocks * 512
+        assert 0 < stored_bytes < 1 << 20
+        assert folded_problem(metadata(stored_bytes), sparse) is None
+        assert folded_problem(metadata(stored_bytes + 1), sparse) is not None

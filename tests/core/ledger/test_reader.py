@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from servicebus_pair.core.ledger import reader
 from servicebus_pair.core.ledger.reader import Record, read_records
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -112,17 +111,6 @@ def test_a_text_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, more: s
     rows = [{**whole, "id": text} for text in ("m", "x" * LONGEST + more)]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert [each is not None for each in read_records(tmp_path)] == [readable] * 2
-
-
-def test_a_part_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = {**WHOLE, **dict.fromkeys(("queue", "digest", "spool"), "x")}
-    parquet.write_table(pa.Table.from_pylist([whole, whole]), tmp_path / "a.parquet", row_group_size=1)
-    size = parquet.read_metadata(tmp_path / "a.parquet").row_group(1).total_byte_size
-    monkeypatch.setattr(reader, "_MAX_GROUP_BYTES", size)
-    assert None not in list(read_records(tmp_path))
-    monkeypatch.setattr(reader, "_MAX_GROUP_BYTES", size - 1)
-    with pytest.raises(ConfigurationError, match="larger part than compact writes"):
-        list(read_records(tmp_path))
 
 
 def test_a_damaged_folded_file_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from servicebus_pair.core.model.errors import NoBacklogQueueError, RejectedError, SendError, UnreachableError
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool import drain
 from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.drain import SpoolReport, empty_spool
 from servicebus_pair.core.spool.folder_storage import FolderStorage
@@ -205,6 +206,29 @@ async def test_only_selected_entities_are_emptied(setting: Setting) -> None:
         await setting.write(entity, "a", "b")
     report = await setting.empty(entities=["GATES"])
     assert (setting.service.delivered, report.left) == ([("gates", "a"), ("gates", "b")], 0)
+
+
+@pytest.mark.parametrize(("less", "together"), [(0, 2), (1, 1)])
+async def test_large_files_are_delivered_one_after_the_other(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, less: int, together: int
+) -> None:
+    for entity in ("flights", "delayed"):
+        await setting.write(entity, "a")
+    [size] = {batch.size_bytes for batch in await setting.spool.batches()}
+    monkeypatch.setattr(drain, "_LARGE_BYTES", size - less)
+    running = most = 0
+    deliver = setting.service.deliver
+
+    async def slow(entity: str, messages: Sequence[AmqpMessage]) -> SendResult:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.1)
+        running -= 1
+        return await deliver(entity, messages)
+
+    setting.service.deliver = slow  # type: ignore[method-assign]
+    assert ((await setting.empty()).moved_total, most) == (2, together)
 
 
 async def test_each_batch_asks_for_leave_and_none_is_begun_without_it(setting: Setting) -> None:

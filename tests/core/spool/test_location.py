@@ -15,7 +15,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.spool import folder_storage
+from servicebus_pair.core.model.regular_files import IrregularFileError
+from servicebus_pair.core.spool import folder_storage, object_storage
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
@@ -344,3 +345,68 @@ def test_what_another_process_has_stored_since_the_last_listing_is_read() -> Non
     files.pipe_file = None  # a store without conditional writes raises a TypeError
     with pytest.raises(FileExistsError):
         ours.create("claims/flights", b"ours")
+
+
+def test_folders_that_lie_deep_links_and_unreadable_folders_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = FolderStorage(str(tmp_path))
+    deep = "/".join("d" * 17)
+    for name in (f"{deep[:31]}/a", f"{deep}/b", "c/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "l").symlink_to(tmp_path / "c")
+    assert names(storage) == ["c/x", f"{deep[:31]}/a"]
+    assert sorted(storage.passed_over()) == [deep, "l"]
+    with pytest.raises(OSError, match="l is a link"):
+        storage.names("l")
+    scan = os.scandir
+
+    def refuse(path: Path) -> Any:
+        if path.name in {"d", "c"}:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for _ in range(2):
+        assert (names(storage), sorted(storage.passed_over())) == ([], ["c/", "d/", "l"])
+    assert len([each for each in caplog.messages if "cannot be read by this user" in each]) == 2
+    with pytest.raises(PermissionError):
+        names(FolderStorage(str(tmp_path / "c")))
+
+
+def test_no_more_than_a_hundred_folders_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(101):
+        (tmp_path / str(number)).mkdir()
+    scan = os.scandir
+
+    def refuse(path: Path) -> Any:
+        if path != tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert names(FolderStorage(str(tmp_path))) == []
+    assert len([each for each in caplog.messages if "cannot be read by this user" in each]) == 100
+
+
+def test_a_file_is_moved_whole_and_one_that_is_gone_is_no_failure(storage: SpoolStorage) -> None:
+    storage.create("messages/flights/1", b"x")
+    for _ in range(2):
+        storage.move("messages/flights/1", "set-aside/flights/1")
+    assert names(storage) == ["set-aside/flights/1"]
+    assert storage.read("set-aside/flights/1") == b"x"
+
+
+def test_an_object_is_read_up_to_the_size_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = open_storage(f"memory://{uuid.uuid4().hex}/spool")
+    stored.create("a", b"x" * 100)
+    for limit, readable in ((100, True), (99, False)):
+        monkeypatch.setattr(object_storage, "MAX_FILE_BYTES", limit)
+        if readable:
+            assert stored.read("a") == b"x" * 100
+            continue
+        with pytest.raises(IrregularFileError, match="larger than 99 bytes"):
+            stored.read("a")

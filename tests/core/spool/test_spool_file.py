@@ -140,3 +140,12 @@ def test_a_wrong_key_is_refused_without_being_quoted(text: str) -> None:
 def test_the_key_of_fernet_is_one() -> None:
     fernet = pytest.importorskip("cryptography.fernet")
     assert len(SpoolKey(Secret(fernet.Fernet.generate_key().decode())).id) == 16
+
+
+@pytest.mark.parametrize(("damaged", "kept"), [(9_999, 1), (10_000, 0)])
+def test_a_file_of_damaged_records_is_not_read_to_its_end(damaged: int, kept: int) -> None:
+    content = file_of([b"x"], None)
+    header, _, record = content.partition(b"\n")
+    torn = struct.pack(">II", 0, 1) * damaged
+    found = decode_file(header + b"\n" + torn + record)
+    assert (len(found.messages), found.damage) == (kept, f"record {damaged - 1} is damaged: torn")
