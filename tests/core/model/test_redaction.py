@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +55,14 @@ def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_secret_is_known_by_its_shape(text: str, kind: str | None, masked: str) -> None:
     assert (secret_kind(text), scrub(text)) == (kind, masked)
     assert secret_kind([text]) == kind
+
+
+@pytest.mark.parametrize("unit", ["eyJaaaaa-", "sig=", "://a:b", "U2hhcmVk", "%41", 'sig":"'])
+def test_a_long_text_is_searched_in_linear_time(unit: str) -> None:
+    started = time.process_time()
+    scrub(unit * 30_000)
+    # Half a minute for beginnings of tokens, when each was followed to the end of the text.
+    assert time.process_time() - started < 4
 
 
 def test_secrets_of_eight_characters_and_more_are_learned_and_shorter_ones_only_given() -> None:

@@ -37,7 +37,8 @@ _CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", 
 _ENCODED: Final = re.compile(
     r"(?<![\w+/-])(?P<secret>[\w+/-]*?(?:U2hhcmVkQWNjZXNz|NoYXJlZEFjY2Vzc|TaGFyZWRBY2Nlc3)[\w+/-]*=*)", re.ASCII
 )
-_TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
+# The header has a limit: a hyphen may begin another token, and each would be looked at to the end of the text.
+_TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,800}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
 _SHAPES: Final = (
     ("a connection string", _NAMED),
     ("a connection string", _MEMBER),

@@ -35,8 +35,8 @@ from azure.core import exceptions as azure
 from azure.servicebus import exceptions as sdk
 
 from servicebus_pair.core.model import errors
+from servicebus_pair.core.model.logs import printable
 from servicebus_pair.core.model.options import PairOptions
-from servicebus_pair.core.model.redaction import scrub
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
 # The first match wins: subclasses stand before their bases.
@@ -80,6 +80,7 @@ _REJECTED_CONDITION: Final = "amqp:internal-error"
 _MESSAGE_EXCEPTION: Final = "MessageException"
 _STATED_CONDITION: Final = re.compile(r"Error condition: ([\w.:-]+?)\.?(?: |$)")
 _MAX_CHARACTERS: Final = 300
+_MAX_SCRUBBED: Final = 10_000
 
 
 def classify(failure: BaseException, *, where: str, authenticated: bool) -> errors.ServiceError:
@@ -103,8 +104,12 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
 
 
 def error_text(failure: BaseException) -> str:
-    """Return the message of an exception as one line of at most 300 characters, without secrets."""
-    return scrub(" ".join(str(failure).split()))[:_MAX_CHARACTERS]
+    """Return the message of an exception as one line of at most 300 characters, which are printed, without secrets."""
+    text = " ".join(str(failure).split())
+    if len(text) > _MAX_SCRUBBED:
+        # What a namespace says may have any length. A secret that is cut in two would not be known.
+        text = text[:_MAX_SCRUBBED].rpartition(" ")[0]
+    return printable(text)[:_MAX_CHARACTERS]
 
 
 def _is_refused_token(failure: BaseException) -> bool:

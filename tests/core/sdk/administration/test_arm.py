@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
-from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundError
+from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundError, ServiceFaultError
 from servicebus_pair.core.model.options import ArmCoordinates
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue
 from servicebus_pair.core.sdk.administration.arm import ArmAdministration
@@ -109,3 +110,25 @@ async def test_each_cloud_has_its_own_token_audience(management_endpoint: str | 
     found = Endpoint.from_credential("contoso.servicebus.windows.net", Bearer(), arm=arm)
     async with ArmAdministration(found, arm) as administration:
         assert administration._client._config.credential_scopes == [scope]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [{}, {"properties": None}, {"properties": [1]}, {"properties": {"countDetails": {"activeMessageCount": "x"}}}],
+)
+async def test_an_answer_of_another_shape_is_an_error_of_the_service(
+    monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any]
+) -> None:
+    async with managed_pair() as managed, managed.arm() as arm:
+
+        async def answer(*_: object) -> dict[str, Any]:
+            return {"name": QUEUES[0].replace("/", "~"), **lie}
+
+        async def answers(*_: object) -> AsyncIterator[dict[str, Any]]:
+            yield await answer()
+
+        monkeypatch.setattr(arm._client.queues, "get", answer)
+        monkeypatch.setattr(arm._client.queues, "list_by_namespace", answers)
+        for call in (arm.message_count(QUEUES[0]), arm.queue_depths("contoso/")):
+            with pytest.raises(ServiceFaultError):
+                await call

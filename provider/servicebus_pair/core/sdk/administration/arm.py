@@ -6,14 +6,20 @@ convert it).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from azure.core import AzureClouds
 from azure.mgmt.core.tools import get_arm_endpoints
 from azure.mgmt.servicebus.aio import ServiceBusManagementClient
 
-from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundError, RefusedError
+from servicebus_pair.core.model.errors import (
+    EntityExistsError,
+    EntityNotFoundError,
+    RefusedError,
+    ServiceFaultError,
+)
 from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import QueueSettings
@@ -51,7 +57,9 @@ class ArmAdministration(SdkAdministration):
 
     async def list_queues(self) -> dict[str, QueueSettings]:
         """Return the settings of every queue, by path. :raises ServiceError: classified."""
-        return {path: _settings(properties) for path, properties in await self._list()}
+        listed = await self._list()
+        with _reading("list queues"):
+            return {path: _settings(properties) for path, properties in listed}
 
     async def create_queue(self, path: str, settings: QueueSettings) -> None:
         """Create one queue. :raises EntityExistsError: it exists."""
@@ -64,24 +72,27 @@ class ArmAdministration(SdkAdministration):
     async def queue_depths(self, *prefixes: str) -> list[QueueDepth]:
         """Return the depth of every queue whose path begins with one of ``prefixes``, from one listing."""
         folded = tuple(prefix.casefold() for prefix in prefixes)
-        return [
-            QueueDepth(
-                path=path,
-                active=_count(properties, "activeMessageCount"),
-                scheduled=_count(properties, "scheduledMessageCount"),
-                dead_lettered=_count(properties, "deadLetterMessageCount"),
-                size_bytes=int(properties.get("sizeInBytes") or 0),
-            )
-            for path, properties in await self._list()
-            if path.casefold().startswith(folded)
-        ]
+        listed = await self._list()
+        with _reading("list queues"):
+            return [
+                QueueDepth(
+                    path=path,
+                    active=_count(properties, "activeMessageCount"),
+                    scheduled=_count(properties, "scheduledMessageCount"),
+                    dead_lettered=_count(properties, "deadLetterMessageCount"),
+                    size_bytes=int(properties.get("sizeInBytes") or 0),
+                )
+                for path, properties in listed
+                if path.casefold().startswith(folded)
+            ]
 
     async def message_count(self, path: str) -> int:
         """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
         properties = await self._get(path)
-        counts = (properties.get("countDetails") or {}).values()
-        # Deferred messages are in the total only.
-        return max(int(properties.get("messageCount") or 0), sum(int(count or 0) for count in counts))
+        with _reading(f"read {path}"):
+            counts = (properties.get("countDetails") or {}).values()
+            # Deferred messages are in the total only.
+            return max(int(properties.get("messageCount") or 0), sum(int(count or 0) for count in counts))
 
     async def set_sending(self, path: str, *, enabled: bool) -> None:
         """Set the queue's status to Active or to SendDisabled."""
@@ -118,7 +129,9 @@ class ArmAdministration(SdkAdministration):
         return await self._call("list queues", read())
 
     async def _get(self, path: str) -> Mapping[str, Any]:
-        return _properties(await self._call(f"read {path}", self._client.queues.get(*self._scope, _arm_name(path))))
+        queue = await self._call(f"read {path}", self._client.queues.get(*self._scope, _arm_name(path)))
+        with _reading(f"read {path}"):
+            return dict(_properties(queue))
 
     async def _found(self, path: str) -> bool:
         subscription = split_subscription(path)
@@ -153,6 +166,17 @@ def _scopes(management_endpoint: str) -> list[str]:
     }
     public: list[str] = get_arm_endpoints(AzureClouds.AZURE_PUBLIC_CLOUD)["credential_scopes"]
     return sovereign.get(management_endpoint.rstrip("/"), public)
+
+
+@contextmanager
+def _reading(action: str) -> Iterator[None]:
+    """:raises ServiceFaultError: the answer lacks a member, or has one of another type."""
+    try:
+        yield
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise ServiceFaultError(
+            f"{action} through ARM: the answer is not one of its: {type(error).__name__}"
+        ) from error
 
 
 def _arm_name(path: str) -> str:

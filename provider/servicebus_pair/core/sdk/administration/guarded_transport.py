@@ -15,6 +15,10 @@ from azure.core.pipeline.transport import AioHttpTransport
 from multidict import CIMultiDict, CIMultiDictProxy
 
 _MAX_BYTES: Final = 8 * 2**20
+# Each one takes the SDK up to a millisecond, in which nothing else happens.
+_MAX_ENTRIES: Final = 1000
+# In a feed, and in a list of the Resource Manager.
+_ENTRIES: Final = (b"<entry", b'"properties"')
 # All pages of a listing: the 10,000 queues that a namespace may have take about half.
 _MAX_CALL_BYTES: Final = 64 * 2**20
 _ENCODING: Final = "content-encoding"
@@ -109,4 +113,7 @@ class _BoundedResponse(aiohttp.ClientResponse):
                 raise DecodeError(f"the answer is larger than {_MAX_BYTES} bytes")
         if unpacker is not None and packed_size and not unpacker.eof:
             raise DecodeError("the compressed answer ends too early")
-        return b"".join(blocks)
+        body = b"".join(blocks)
+        if max(map(body.count, _ENTRIES)) > _MAX_ENTRIES:
+            raise DecodeError(f"the answer has more than {_MAX_ENTRIES} entries")
+        return body
