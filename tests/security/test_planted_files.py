@@ -164,6 +164,7 @@ FOR_SPARK = {
     **{name: PARQUET[name] for name in ("records that are one", "nested", "other types", "large", "cut")},
     "circle": circle,
     "deep": deep,
+    "colon": lambda path: path.with_name("a:b.jsonl").touch(),
     "link to Parquet": lambda path: path.symlink_to("/dev/zero"),
 }
 

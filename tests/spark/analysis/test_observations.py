@@ -135,7 +135,7 @@ def test_a_compacted_ledger_has_the_same_records(store: str, spark: SparkSession
     assert compacted == Compaction(folders=2, files=3 * segments, records=120, left=1)
     assert [writer_name(file.name) for file in tmp_path.rglob("*.jsonl")] == [unclosed]
     assert read() == before
-    (tmp_path / ".compacting").touch()
+    (tmp_path / ".compacting").write_bytes(b"\xff" * 10_000)
     with pytest.raises(ConfigurationError, match=r"another compaction of .* delete"):
         compact(spark, ledger=ledger)
     with pytest.raises(ConfigurationError, match="has no files: name the folder"):

@@ -23,6 +23,7 @@ from servicebus_pair.spark.base.shared_paths import shared_location
 
 _FOLDED: Final = RowSchema({"files": "bigint", "records": "bigint"})
 _LOCK: Final = ".compacting"
+_MAX_LOCK_BYTES: Final = 100
 _FOLDER: Final = re.compile(r"day=(?P<day>[^/]+)/run=[^/]+(?=/[^/]+$)")
 
 
@@ -82,6 +83,16 @@ def _fold(spark: SparkSession, ledger: str, runs: list[str]) -> tuple[int, int]:
     return sum(row["files"] for row in rows), sum(row["records"] for row in rows)
 
 
+def _since(ledger: str) -> str:
+    """Return what another compaction has written into its lock, which may be no file of one."""
+    try:
+        with ledger_storage(ledger).open(_LOCK) as file:
+            content = file.read(_MAX_LOCK_BYTES).decode()
+    except (OSError, UnicodeDecodeError):
+        content = ""
+    return content.rpartition(" ")[0] or "an unknown time"
+
+
 @contextmanager
 def _locked(ledger: str) -> Iterator[None]:
     storage = ledger_storage(ledger)
@@ -89,7 +100,7 @@ def _locked(ledger: str) -> Iterator[None]:
     try:
         storage.create(_LOCK, content)
     except FileExistsError:
-        since = storage.read(_LOCK).decode().rpartition(" ")[0] or "an unknown time"
+        since = _since(ledger)
         raise ConfigurationError(
             f"another compaction of {ledger} runs since {since}; if none does, because it was killed, delete "
             f"{ledger}/{_LOCK}"

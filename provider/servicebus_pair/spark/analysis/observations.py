@@ -31,13 +31,12 @@ from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.folded_ledger import FOLDED_BLOCK, FOLDED_SCHEMA, check_readable
 from servicebus_pair.spark.base.shared_paths import spark_path
+from servicebus_pair.spark.base.tables import LINE_LIMIT
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
 _RECORD: Final = FOLDED_SCHEMA.ddl.partition(", `file`")[0]
 _FILE_NAME: Final = "_metadata.file_name"
-# Longer lines are passed over: no writer has them, and Spark would hold them in memory.
-_LINE_LIMIT: Final = "mapreduce.input.linerecordreader.line.maxlength"
-_MAX_LINE_BYTES: Final = 65_536
+_MAX_LINE_BYTES: Final = 65_536  # no writer has longer lines
 _MAX_PEEK_TASKS: Final = 8
 _MOVES: Final = ("syphoned", "unspooled")
 _MAX_CLOSED_FILES: Final = 10_000
@@ -122,7 +121,7 @@ def read_moves(spark: SparkSession, folder: str, ledger: DataFrame) -> DataFrame
 
 
 def _read_lines(spark: SparkSession, folder: str, twice: Sequence[str] | None = None) -> DataFrame:
-    reader = spark.read.option(_LINE_LIMIT, _MAX_LINE_BYTES)
+    reader = spark.read.option(LINE_LIMIT, _MAX_LINE_BYTES)
     try:
         lines = reader.text(spark_path(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
     except AnalysisException as error:

@@ -62,7 +62,9 @@ def main(arguments: Sequence[str]) -> int:
             output=parsed.output,
             run=parsed.run,
             manifest=manifest,
-            receipts=None if parsed.receipts is None else read_table(spark, parsed.receipts),
+            receipts=None
+            if parsed.receipts is None
+            else read_table(spark, parsed.receipts, columns=("messageId", "entity")),
         )
     except ConfigurationError as error:
         return fail("reconcile", error)
