@@ -110,11 +110,17 @@ async def test_section_6_a_destination_in_backoff_is_not_tried() -> None:
     assert (work.worker.blocked_by, work.flights.attempts) == ("flights", [])
 
 
-@pytest.mark.parametrize(("seconds", "renewals"), [(29, 0), (31, 1), (59, 1)])
-async def test_section_6_a_lock_is_renewed_when_half_of_it_is_over(seconds: float, renewals: int) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "sending", "renewals"),
+    # A send may take 0.6 of what is left.
+    [(30, 0, 0), (30.5, 0, 1), (59, 0, 1), (26.5, 20, 0), (26.8, 20, 1), (30, 18, 0), (30.5, 10, 1)],
+)
+async def test_section_6_a_lock_is_renewed_when_half_of_it_or_what_a_send_needs_is_over(
+    seconds: float, sending: float, renewals: int
+) -> None:
     work = Work(1)
     work.clock.time += seconds
-    await work.worker.keep_lock()
+    await work.worker.keep_lock(for_seconds=sending)
     assert len(work.session.called("renew")) == renewals
 
 
