@@ -31,6 +31,7 @@ def test_section_6_a_lease_lasts_half_the_refresh_from_the_start_of_the_load() -
     assert [leases.seconds_left("flights", NOW + passed) for passed in (0.0, 3.0, 4.0, 5.0)] == [4.0, 1.0, 0.0, -1.0]
     times = (leases.duration, leases.hold_seconds, leases.save_window, leases.abandoned_after)
     assert (*times, leases.complete_within) == (4.0, 10.0, 2.0, 34.0, 26.0)
+    assert (Leases(1.0).duration, Leases(1.0).save_window, Leases(1.0).hold_seconds) == (0.5, 0.25, 1.25)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +58,14 @@ def test_section_6_a_change_effective_before_it_began_does_not_settle() -> None:
     assert leases.seconds_to_settle("flights", NOW) == 0
 
 
-@pytest.mark.parametrize(("passed", "adopted"), [(0.0, False), (3.9, False), (4.0, True)])
+@pytest.mark.parametrize(
+    ("refresh", "passed", "adopted"),
+    [(REFRESH, 0.0, False), (REFRESH, 3.9, False), (REFRESH, 4.0, True), (1.0, 0.4, False), (1.0, 0.5, True)],
+)
 def test_section_6_an_earlier_change_is_not_adopted_until_the_own_one_is_visible_everywhere(
-    passed: float, adopted: bool
+    refresh: float, passed: float, adopted: bool
 ) -> None:
-    leases = Leases(REFRESH)
+    leases = Leases(refresh)
     leases.saved("flights", HEALTHY, OUT, NOW)
     earlier = replace(HEALTHY, last_ping=999.0)
     found = leases.adopt("flights", OUT, earlier, NOW + passed)

@@ -96,6 +96,15 @@ async def test_a_token_is_refreshed_after_half_of_its_lifetime() -> None:
     assert await service.get() == "token 2"
 
 
+@pytest.mark.parametrize(("later", "token"), [(1799.5, "token 1"), (1799.75, "token 2")])
+async def test_half_of_a_lifetime_may_be_a_part_of_a_second(later: float, token: str) -> None:
+    service = FakeTokenService()
+    service.time = 1000.5  # so that it expires in 3599.5 s
+    await service.get()
+    service.time += later
+    assert await service.get() == token
+
+
 async def test_a_token_is_refreshed_at_its_refresh_on_time() -> None:
     service = FakeTokenService()
     service.refresh_on = 1100
