@@ -52,8 +52,14 @@ async def test_all_messages_are_read_by_session_and_stay(client: NamespaceClient
 async def test_a_session_that_another_receiver_holds_is_waited_for_and_else_named(client: NamespaceClient) -> None:
     held = client.session_link("q", wait=1, session_id="a")
     await held.accept(timeout=5)
-    browser = browser_of(client)
+    browser, clock = browser_of(client), asyncio.get_running_loop().time
+    began = clock()
     assert (await read(browser), browser.locked) == ([["b1"]], ["a"])
+    assert clock() - began < 0.5
+    for wait in (0.5, 2.5):
+        browser, began = browser_of(client, lock_wait=wait), clock()
+        assert (await read(browser), browser.locked) == ([["b1"]], ["a"])
+        assert clock() - began == pytest.approx(wait + 0.5, abs=0.3), "it is tried each second"
     waiting = browser_of(client, lock_wait=5)
     reading = asyncio.create_task(read(waiting))
     await asyncio.sleep(0.2)
