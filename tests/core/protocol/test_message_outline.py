@@ -8,6 +8,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from servicebus_pair.core.protocol import message_outline
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.protocol.amqp_sections import (
     APPLICATION_PROPERTIES,
@@ -185,3 +186,12 @@ def test_the_end_of_long_properties_is_not_remembered_as_that_of_an_id_alone() -
         outline = reader.read(properties + DATA)
         assert outline is not None
         assert outline.session_id == session
+
+
+def test_nothing_is_split_of_a_message_whose_sections_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = OutlineReader()
+    data = peeked(wrap(new_message("x", message_id="m", session_id="s"), entity="flights"))
+    once = reader.read(data)
+    assert once is not None
+    monkeypatch.setattr(message_outline, "split", None)
+    assert reader.read(data) == once

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.protocol import relayed_message
 from servicebus_pair.core.protocol.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -295,3 +296,11 @@ def test_the_ends_of_so_many_property_lists_are_remembered(spare: int, kept: boo
         assert restored(delivered(message.raw_amqp_message), rewriter=rewriter) == encode(message)
     assert len(rewriter._plain_ends) == 1024
     assert any(b"another" in end for end in rewriter._plain_ends) is kept
+
+
+def test_nothing_is_split_of_a_message_whose_parts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    rewriter = BacklogRewriter()
+    data = delivered(ServiceBusMessage("x", message_id="1", subject="s").raw_amqp_message)
+    once = restored(data, rewriter=rewriter)
+    monkeypatch.setattr(relayed_message, "split", None)
+    assert restored(data, rewriter=rewriter) == once

@@ -10,7 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+)
 from azure.servicebus.management import EntityStatus
 
 from servicebus_pair.core import Endpoint
@@ -73,6 +78,7 @@ def http_error(status: int | None) -> HttpResponseError:
         (ResourceExistsError("409"), errors.EntityExistsError, "create q: it exists"),
         (ResourceNotFoundError("404"), errors.EntityNotFoundError, "404"),
         (TimeoutError(), errors.TimedOutError, "TimeoutError"),
+        (ClientAuthenticationError("no token"), errors.AuthenticationError, "no token"),
     ],
     ids=str,
 )
