@@ -27,6 +27,7 @@ CANARIES: Final[dict[str, Any]] = {
     "connection string in a list": [_STRING],
     "connection string in a mapping": {"value": {"deep": _STRING}},
     "connection string in Base64": b64encode(f"{_STRING}\n".encode()).decode(),
+    "connection string in hexadecimal": _STRING.encode().hex(),
     "signature": _SIGNED,
     "key": _KEY,
     "client secret": _CLIENT_SECRET,
@@ -37,6 +38,8 @@ CANARIES: Final[dict[str, Any]] = {
 
 def disclosed(text: str) -> bool:
     """Return whether a canary, or a large part of one, is in a text."""
+    if b"c4nary".hex() in text:
+        return True
     return "c4nary" in text or "eyJjNG5hcnki" in text or any(part in text for part in _ENCODED)
 
 

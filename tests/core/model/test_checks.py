@@ -84,7 +84,9 @@ def test_check_returns_value_in_its_type(check: Check, value: Any, expected: Any
 def test_check_rejects_value_and_names_what_is_allowed(check: Check, value: Any, allowed: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         check("field", value)
-    assert str(caught.value) == f"field is {value!r}: {allowed}"
+    # What is longer than any value that is allowed may be a secret.
+    shown = repr(value) if len(repr(value)) <= 40 else "a value that is not shown"
+    assert str(caught.value) == f"field is {shown}: {allowed}"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
     check_limits(
         "model",
         {
+            "checks._LONGEST_SHOWN": 40,
             "daemon_thread.HANG_SECONDS": 5.0,
             "events.SLOT_SECONDS": 300,
             "health_state._LATEST": 253_402_300_799.0,

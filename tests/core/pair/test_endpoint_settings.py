@@ -117,6 +117,7 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({"authentication": "managed_identity", "host": HOST, **ARM, "tenant_id": "t"}, "setting tenant_id is given"),
         ({"connection_string": STRING, "emulator": True}, "setting emulator is given, but authentication is"),
         ({**BY_SECRET, "emulator": True}, "setting host: emulator is True, which sends tokens without TLS"),
+        ({**BY_SECRET, "transport": "k" * 43}, "setting transport is a value that is not shown: allowed are amqp"),
         ({**BY_SECRET, "emulator": "perhaps"}, "setting emulator is 'perhaps': allowed are true and false"),
         ({**BY_SECRET, "host": f"https://{HOST}"}, "setting host: the host is not allowed: it must be a host name"),
         ({**BY_SECRET, "host": STRING}, "setting host holds a connection string"),
@@ -125,7 +126,7 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({**BY_SECRET, "management_endpoint": "https://a"}, "setting subscription_id is missing: management through"),
         ({**BY_SECRET, "namespace": 5}, "setting namespace is a int: it must be text"),
         ({**BY_SECRET, "ca_file": "/no/such/file"}, "setting ca_file is '/no/such/file': the file does not exist"),
-        ({**BY_SECRET, "ca_file": "a" * 5000}, "setting ca_file is 'aaa"),
+        ({**BY_SECRET, "ca_file": "a" * 5000}, "setting ca_file is a path that is not shown: the file"),
         ({**BY_SECRET, "hots": HOST}, "setting hots is unknown: allowed are administration, allow_other_hosts, "),
     ],
 )

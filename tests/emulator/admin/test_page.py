@@ -93,6 +93,7 @@ async def test_a_message_is_sent_shown_and_dead_lettered(hosted: HostedNamespace
         ("/$page/messages", {"entity": "flights", "properties": {"a": []}}, 400, "properties"),
         ("/$page/messages", {"entity": "flights", "properties": {"a": 2**70}}, 400, "cannot be encoded"),
         ("/$page/messages", {"entity": "flights", "content_type": "é"}, 400, "cannot be encoded"),
+        ("/$page/messages", {"entity": "flights", "body": "\ud800"}, 400, "cannot be encoded"),
         ("/$page/messages", {"entity": "flights", "body": "x" * 300_000}, 403, "allowed: "),
         ("/$page/dead-letters", {"entity": "flights", "sequence_number": 1}, 404, "no message"),
         ("/$page/dead-letters", {"entity": "flights", "sequence_number": "1"}, 400, "whole number"),

@@ -69,15 +69,15 @@ def content_of(document: Mapping[str, object]) -> tuple[Content, int]:
     ):
         raise InvalidArgument("properties is no object of texts, numbers and booleans")
     fields = [NULL] * 11
-    fields[0] = encode_string(texts["message_id"] or uuid4().hex)
-    for position, name in ((3, "subject"), (10, "session_id")):
-        fields[position] = encode(texts[name])
     try:
+        fields[0] = encode_string(texts["message_id"] or uuid4().hex)
+        for position, name in ((3, "subject"), (10, "session_id")):
+            fields[position] = encode(texts[name])
         fields[6] = NULL if texts["content_type"] is None else encode_symbol(texts["content_type"])
         pairs = [each for name, value in properties.items() for each in (encode_string(name), encode(value))]
+        body = (texts["body"] or "").encode()
     except (ValueError, StructError) as error:
-        raise InvalidArgument(f"the content type or a property cannot be encoded: {error}") from error
-    body = (texts["body"] or "").encode()
+        raise InvalidArgument(f"a text, the content type or a property cannot be encoded: {error}") from error
     encoded = (
         encode_section(SectionCode.PROPERTIES, encode_list(fields))
         + (encode_section(SectionCode.APPLICATION_PROPERTIES, encode_map(pairs)) if len(pairs) > 0 else b"")

@@ -21,6 +21,7 @@ _HOST_ADDRESS: Final = re.compile(_HOST)
 # Also those that change the direction of writing: a name would be shown as another one.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _NAME: Final = re.compile(r"[\w.()-]{1,128}", re.ASCII)
+_LONGEST_SHOWN: Final = 40
 # Nothing that a connection string or a signature needs.
 _PLAIN_LOCATION: Final = re.compile(r"[\w ./\\:~-]*")
 
@@ -30,7 +31,7 @@ def boolean(name: str, value: Any) -> bool:
     folded = str(value).strip().lower() if isinstance(value, bool | str) else ""
     found = {"true": True, "false": False}.get(folded)
     if found is None:
-        raise ConfigurationError(f"{name} is {value!r}: allowed are true and false")
+        raise ConfigurationError(f"{name} is {_shown(value)}: allowed are true and false")
     return found
 
 
@@ -39,7 +40,7 @@ def choice(*allowed: str) -> Callable[[str, Any], str]:
 
     def check(name: str, value: Any) -> str:
         if value not in allowed:
-            raise ConfigurationError(f"{name} is {value!r}: allowed are {', '.join(allowed)}")
+            raise ConfigurationError(f"{name} is {_shown(value)}: allowed are {', '.join(allowed)}")
         return str(value)
 
     return check
@@ -52,7 +53,7 @@ def integer(low: int, high: int | None = None) -> Callable[[str, Any], int]:
         number = _number(value)
         if not number.is_integer() or number < low or (high is not None and number > high):
             limit = "" if high is None else f" to {high}"
-            raise ConfigurationError(f"{name} is {value!r}: it must be a whole number from {low}{limit}")
+            raise ConfigurationError(f"{name} is {_shown(value)}: it must be a whole number from {low}{limit}")
         return int(number)
 
     return check
@@ -62,7 +63,7 @@ def message_rate(name: str, value: Any) -> float:
     """Check a finite number of messages per second above 0, or the text of one."""
     rate = _number(value)
     if not 0 < rate < math.inf:
-        raise ConfigurationError(f"{name} is {value!r}: it must be a number of messages a second above 0")
+        raise ConfigurationError(f"{name} is {_shown(value)}: it must be a number of messages a second above 0")
     return rate
 
 
@@ -76,7 +77,7 @@ def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, 
             parsed = None
         if parsed is None or not low <= parsed <= high:
             limit = "" if high == timedelta.max else f" to {high.total_seconds():g}"
-            text = str(value) if isinstance(value, timedelta) else repr(value)
+            text = str(value) if isinstance(value, timedelta) else _shown(value)
             raise ConfigurationError(
                 f"{name} is {text}: it must be a timedelta or a number of seconds, "
                 f"from {low.total_seconds():g}{limit} s"
@@ -84,6 +85,12 @@ def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, 
         return parsed
 
     return check
+
+
+def _shown(value: Any) -> str:
+    """Quote a value of which none that is allowed is long: what is long may be a secret in a form that nobody knows."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else "a value that is not shown"
 
 
 def no_secret(name: str, value: Any, *, belongs: str = "in a field for secrets") -> None:

@@ -37,12 +37,15 @@ _CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", 
 _ENCODED: Final = re.compile(
     r"(?<![\w+/-])(?P<secret>[\w+/-]*?(?:U2hhcmVkQWNjZXNz|NoYXJlZEFjY2Vzc|TaGFyZWRBY2Nlc3)[\w+/-]*=*)", re.ASCII
 )
+# The same in hexadecimal.
+_HEX: Final = re.compile(r"(?<![0-9a-f])(?P<secret>[0-9a-f]*?536861726564416363657373[0-9a-f]*)", re.IGNORECASE)
 # The header has a limit: a hyphen may begin another token, and each would be looked at to the end of the text.
 _TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,800}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
 _SHAPES: Final = (
     ("a connection string", _NAMED),
     ("a connection string", _MEMBER),
     ("a connection string", _ENCODED),
+    ("a connection string", _HEX),
     ("a key", _KEY),
     ("a client secret", _CLIENT_SECRET),
     ("a token", _TOKEN),

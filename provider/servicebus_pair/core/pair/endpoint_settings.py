@@ -293,7 +293,8 @@ class _EndpointParser:
             # Such as a name that is too long for this machine.
             exists = False
         if not exists:
-            raise ConfigurationError(f"setting {self.label(name)} is {path!r}: the file does not exist on this machine")
+            shown = repr(path) if path is not None and path.startswith(("/", ".")) else "a path that is not shown"
+            raise ConfigurationError(f"setting {self.label(name)} is {shown}: the file does not exist on this machine")
 
     def _require(self, name: str) -> str:
         text = self._text(name)
