@@ -124,6 +124,7 @@ def test_prices_are_parsed_exactly() -> None:
     [
         ({"as_of": "soon"}, "as_of is 'soon': it must be a day"),
         ({"currency": ""}, "currency is '': it must be a text"),
+        ({"currency": "\u202eDSU"}, "currency is .* it must be a text"),
         ({"tiers": 3}, "tiers is 3: it must be a list"),
         ({"tiers": []}, "there must be one or more"),
         ({"tiers": [{"beyond": 1}]}, r"tiers\[0\] has \['beyond'\]: it must be a mapping with beyond, per_million"),

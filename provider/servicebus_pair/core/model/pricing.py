@@ -200,7 +200,7 @@ def read_prices(value: object) -> PriceList:
     """
     given = _mapping(value, "prices", _FIELDS)
     currency, tiers = given["currency"], given["tiers"]
-    if not isinstance(currency, str) or not currency:
+    if not isinstance(currency, str) or not currency or not currency.isprintable():
         raise ConfigurationError(f"prices: currency is {currency!r}: it must be a text, such as 'USD'")
     if not isinstance(tiers, list | tuple) or len(tiers) > _MAX_TIERS:
         raise ConfigurationError(f"prices: tiers is {tiers!r:.99}: it must be a list of up to {_MAX_TIERS} tiers")
