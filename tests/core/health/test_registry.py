@@ -242,6 +242,28 @@ async def test_section_4_health_that_could_not_be_shared_is_shared_when_the_stor
         assert local_pair.pair.health("flights").by == "bob"
 
 
+async def test_section_4_health_is_read_again_until_the_last_sender_of_an_entity_is_closed() -> None:
+    class Counting(InMemoryHealthStore):
+        loads = 0
+
+        async def load(self, entity: str) -> EntityHealth | None:
+            self.loads += 1
+            return await super().load(entity)
+
+    store = Counting()
+    registry = new_registry(store, health_refresh=timedelta(seconds=1))
+    loads = []
+    for change in (registry.watch, registry.watch, registry.unwatch, registry.unwatch):
+        change("flights")
+        await asyncio.sleep(0.5)
+        store.loads = 0
+        await asyncio.sleep(10)
+        loads.append(store.loads)
+    await registry.close()
+    assert [each > 5 for each in loads] == [True, True, True, False]
+    assert loads[3] == 0
+
+
 async def test_section_4_a_pair_without_a_shared_store_reads_nothing_again() -> None:
     registry = new_registry(None)
     registry.watch("flights")
