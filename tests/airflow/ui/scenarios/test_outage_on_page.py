@@ -5,12 +5,14 @@ from __future__ import annotations
 from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
+from servicebus_pair.airflow_runtime.airflow_version import has
 from tests.airflow.conftest import BACKLOG, KEY, Pair, RunDag, run_task
 from tests.airflow.support.tasks import drain, provision, send
 from tests.airflow.ui.support.page_client import wait_for_pair
 
 
 def test_failover_and_recovery_are_displayed_with_routes_cost_and_runs(pair: Pair, run_dag: RunDag, page: TestClient):
+    counted = (0, 2) if has("task_state") else (None, None)
     run_task(run_dag, provision)
     pair.primary.kill()
     run_task(run_dag, send)
@@ -20,14 +22,14 @@ def test_failover_and_recovery_are_displayed_with_routes_cost_and_runs(pair: Pai
     (entity,) = seen["entities"]
     assert (entity["entity"], entity["state"]) == ("flights", "failed_over")
     assert (entity["by"], entity["by_hand"]) == ("send", False)
-    assert (entity["primary"], entity["backlog"]) == (0, 2)
+    assert (entity["primary"], entity["backlog"]) == counted
     assert (seen["primary"]["name"], seen["secondary"]["name"]) == ("contoso", "contoso-dr")
     assert (seen["secondary"]["reachable"], seen["secondary"]["error"]) == (True, None)
     assert [(queue["state"], queue["path"]) for queue in seen["backlog"]["queues"]] == [
         ("in use", path) for path in BACKLOG
     ]
-    assert (seen["sends"]["primary"], seen["sends"]["backlog"]) == (0, 2)
-    assert seen["cost"]["operations"]["diverts"] == 2
+    assert (seen["sends"]["primary"], seen["sends"]["backlog"]) == counted
+    assert seen["cost"]["operations"].get("diverts") == counted[1]
     assert seen["cost"]["quiet_day"] == 192
     (incident,) = seen["incidents"]
     assert (incident["entity"], incident["until"], incident["runs"][0]["dag_id"]) == ("flights", None, "tasks")
@@ -45,4 +47,4 @@ def test_failover_and_recovery_are_displayed_with_routes_cost_and_runs(pair: Pai
     assert (last["dag_id"], last["run_id"], last["reported"]["moved"]) == ("drain_backlog", run.run_id, {"flights": 2})
     assert incident["until"] is not None
     (entity,) = seen["entities"]
-    assert (entity["state"], entity["backlog"], entity["drained"]) == ("healthy", 2, 2)
+    assert (entity["state"], entity["backlog"], entity["drained"]) == ("healthy", counted[1], counted[1])
