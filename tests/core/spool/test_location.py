@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.spec import AbstractBufferedFile
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.regular_files import IrregularFileError
@@ -410,3 +411,20 @@ def test_an_object_is_read_up_to_the_size_of_a_file(monkeypatch: pytest.MonkeyPa
             continue
         with pytest.raises(IrregularFileError, match="larger than 99 bytes"):
             stored.read("a")
+
+
+class Ranges(AbstractBufferedFile):  # type: ignore[misc]  # the package has no types
+    """An object of S3, Azure or Google, without its network."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return b"abcdefgh\nij"[start:end]
+
+
+class RangesOnly(MemoryFileSystem):  # type: ignore[misc]  # the package has no types
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Ranges:  # noqa: ARG002
+        return Ranges(self, path, mode, size=11)
+
+
+def test_lines_of_an_object_are_read_up_to_a_limit() -> None:
+    with ObjectStorage("memory://spool", files=RangesOnly()).open("any") as opened:
+        assert [opened.readline(5) for _ in range(3)] == [b"abcde", b"fgh\n", b"ij"]

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from io import BufferedReader
 from typing import Any, BinaryIO
 
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -64,8 +65,8 @@ class ObjectStorage:
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open an object for reading."""
-        opened: AbstractContextManager[BinaryIO] = self._files.open(self._path(name), "rb")
-        return opened
+        # The files of most stores, as S3's, read lines without a limit only.
+        return BufferedReader(self._files.open(self._path(name), "rb"))
 
     def delete(self, name: str) -> None:
         """Delete an object if there is one."""
