@@ -31,8 +31,9 @@ from tests.retry import FLAKY_LIMIT
 
 _WALK_SECONDS: Final = 1800
 _SUITE_SECONDS: Final = 3600
-# Airflow 3.1 has a plugin of pytest that warns with a newer one.
-_PYTEST: Final = ("-q", "--no-header", "--assert=plain", "-p", "no:anyio")
+# Airflow 3.1 has a plugin of pytest that warns with a newer one, and the starlette of 3.3 warns of its anyio.
+_OF_OTHERS: Final = "ignore:The anyio.abc.BlockingPortal alias:DeprecationWarning"
+_PYTEST: Final = ("-q", "--no-header", "--assert=plain", "-p", "no:anyio", "-W", _OF_OTHERS)
 _QUICK: Final = "not slow and not exploring and not spark"
 _QUICK_SPARK: Final = "not slow and not exploring"
 _AIRFLOW_TESTS: Final = ["tests/airflow"]
