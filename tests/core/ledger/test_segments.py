@@ -114,8 +114,8 @@ def test_a_store_that_takes_nothing_fails_the_move_and_loses_no_record(
 
 def test_a_ledger_is_checked_before_anything_is_sent(location: str, tmp_path: Path) -> None:
     check_ledger(location)
-    check_ledger(tmp_path / "folder")
-    assert (stored(location), (tmp_path / "folder").is_dir()) == ({}, True)
+    check_ledger(tmp_path / "new" / "folder")
+    assert (stored(location), (tmp_path / "new" / "folder").is_dir()) == ({}, True)
     for wrong, error in (("nosuchstore://bucket", "ledger is a URL of 'nosuchstore'"), ("/dev/null/l", "be created")):
         with pytest.raises(ConfigurationError, match=error):
             check_ledger(wrong)

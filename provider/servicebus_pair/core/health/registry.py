@@ -141,7 +141,7 @@ class HealthRegistry:
             except Exception as failure:  # noqa: BLE001 - the user's observer may raise anything
                 failures.append(failure)
         if failures:
-            first = next(iter(failures))
+            first, *_ = failures
             raise ObserverError(
                 f"{len(failures)} of {len(self.observers)} observers failed on {type(event).__name__}, "
                 f"first {type(first).__name__}: {first}"

@@ -64,18 +64,18 @@ class BacklogSender:
 
     def check_sizes(self, batch: EncodedBatch) -> None:
         """Warn, in the background, of messages to a healthy entity whose copies would not fit the backlog."""
-        for message, message_id, size in zip(batch.messages, batch.ids, batch.sizes, strict=True):
+        for position, size in enumerate(batch.sizes):
             if size <= LARGEST_UNCHECKED:
                 continue
             try:
-                overhead = copy_overhead(message, entity=self._entity)
+                overhead = copy_overhead(batch.messages[position], entity=self._entity)
             except InvalidMessageError as error:
                 _log.warning("entity=%s: in an outage its send would fail: %s", self._entity, error)
                 continue
             # A copy within the Standard limit fits every tier. While the backlog does not answer, checks pile up:
             # beyond a few of them messages go unchecked.
             if size + overhead > STANDARD_BATCH_BYTES and len(self._background) < _MAX_BACKGROUND_TASKS:
-                self._start(self._warn_if_too_large(message_id, size, overhead), "check the backlog limit")
+                self._start(self._warn_if_too_large(batch.ids[position], size, overhead), "check the backlog limit")
 
     async def _warn_if_too_large(self, message_id: str, size: int, overhead: int) -> None:
         queue = self._context.queue_selector.select(self._queue)

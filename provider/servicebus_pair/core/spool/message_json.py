@@ -105,7 +105,7 @@ def _decode(value: Any) -> Any:
 
 _DECODERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": lambda text: b64decode(text, validate=True),
-    "float": lambda digits: next(iter(struct.unpack(">d", bytes.fromhex(digits)))),
+    "float": lambda digits: struct.unpack(">d", bytes.fromhex(digits))[0],
     "datetime": datetime.fromisoformat,
     "decimal": Decimal,
     "uuid": UUID,

@@ -340,7 +340,7 @@ class QueueWorker:
     def _wait_for_destination(self, entity: str, pending: dict[int, BacklogEntry], *, first: bool) -> None:
         entries = list(pending.values())
         waiting = sum(map(len, self.waiting_for_destination.values()))
-        room = max(0, _MAX_WAITING_BATCHES * self._batch_size - waiting)
+        room = _MAX_WAITING_BATCHES * self._batch_size - waiting
         others = self.waiting_for_destination.get(entity, [])
         self.waiting_for_destination[entity] = entries[:room] + others if first else others + entries[:room]
         for entry in entries[room:]:

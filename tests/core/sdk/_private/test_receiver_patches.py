@@ -104,8 +104,8 @@ async def patched_link() -> tuple[FakeLink, Any, list[int]]:
 async def test_a_message_between_two_receives_is_buffered_and_its_size_reported_once() -> None:
     link, receiver, sizes = await patched_link()
     assert not has_buffered_messages(receiver)
-    for more in (True, False):
-        await link._incoming_transfer(transfer_frame(b"345", more=more))
+    for payload, more in ((b"a part", True), (b"345", False)):
+        await link._incoming_transfer(transfer_frame(payload, more=more))
     assert (sizes, has_buffered_messages(receiver)) == ([5], True)
     assert receiver._handler._received_messages.get()[1] == "message"
 
