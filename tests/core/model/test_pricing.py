@@ -117,6 +117,8 @@ def test_prices_are_parsed_exactly() -> None:
     assert read_prices({**GOOD, "as_of": date(2026, 12, 1)}) == prices
     free = read_prices({**GOOD, "tiers": [{"beyond": 0, "per_million": 0}]})
     assert bill(Operations(sends=5 * MILLION), free).amount == 0
+    most = [{"beyond": each, "per_million": 1_000_000} for each in range(100)]
+    assert len(read_prices({**GOOD, "tiers": most}).tiers) == 100
 
 
 @pytest.mark.parametrize(

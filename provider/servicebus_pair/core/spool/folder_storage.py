@@ -141,7 +141,7 @@ class FolderStorage:
                     pending.append((f"{name}/", depth + 1))
                 elif entry.is_dir(follow_symlinks=False) or entry.is_symlink():
                     yield name
-                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_INCOMPLETE):
+                elif entry.is_file() and not entry.name.startswith(_INCOMPLETE):
                     try:
                         status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
