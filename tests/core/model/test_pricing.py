@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -85,6 +86,7 @@ def test_earlier_operations_of_the_month_use_up_the_tiers() -> None:
 
 def test_bill_uses_given_prices() -> None:
     prices = PriceList(as_of=date(2030, 1, 1), currency="EUR", tiers=(PriceTier(0, Decimal(2)),))
+    assert bill(Operations(), replace(prices, tiers=(PriceTier(0, Decimal(MILLION)),))).amount == 0
     result = bill(Operations(pings=MILLION), prices)
     assert (result.amount, result.prices.currency, result.prices.as_of) == (Decimal("2.00"), "EUR", date(2030, 1, 1))
 

@@ -105,6 +105,11 @@ async def test_silence_is_not_taken_for_an_empty_queue(sessions: Sessions) -> No
     sessions.namespace.set_fault(Fault(kind=FaultKind.FREEZE))
     with pytest.raises(TimedOutError):
         await sessions.client.list_sessions("q", timeout=1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(TimedOutError):
+        await sessions.client.session_link("q", wait=10).accept(timeout=2)
+    assert loop.time() - began == pytest.approx(12, abs=1)
 
 
 async def test_a_link_that_was_browsed_accepts_its_session_again_and_one_that_received_does_not(

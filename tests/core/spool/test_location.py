@@ -21,7 +21,7 @@ from servicebus_pair.core.spool import folder_storage, object_storage
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
-from servicebus_pair.core.spool.storage import SpoolStorage
+from servicebus_pair.core.spool.storage import SpoolStorage, holds
 
 
 @pytest.fixture(params=["folder", "file URL", "object store"])
@@ -69,6 +69,7 @@ def test_links_and_pipes_that_others_put_there_are_no_files(tmp_path: Path) -> N
     for name in ("2", "3"):
         with pytest.raises(OSError, match="not a regular file"):
             storage.read(f"messages/flights/{name}")
+    assert not any(holds(storage, f"messages/flights/{name}", b"") for name in ("2", "3", "4"))
 
 
 def test_a_file_is_created_once(storage: SpoolStorage) -> None:
