@@ -108,7 +108,7 @@ def error_text(failure: BaseException) -> str:
     text = " ".join(str(failure).split())
     if len(text) > _MAX_SCRUBBED:
         # What a namespace says may have any length. A secret that is cut in two would not be known.
-        text = text[:_MAX_SCRUBBED].rpartition(" ")[0]
+        text = text[:_MAX_SCRUBBED].rpartition(" ")[0] or f"a word of {len(text)} characters"
     return printable(text)[:_MAX_CHARACTERS]
 
 
