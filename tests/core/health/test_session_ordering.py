@@ -17,7 +17,7 @@ from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import HealthStoreError
 from servicebus_pair.core.model.events import HealthChanged
-from servicebus_pair.core.model.health_transitions import FailOver, PingFailed
+from servicebus_pair.core.model.health_transitions import BeginFailback, FailOver, PingFailed
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for, session_queue_paths
@@ -281,6 +281,19 @@ async def test_section_6_a_cancelled_failback_fails_over_again() -> None:
     await asyncio.wait({running})
     await failback.registry.close()
     assert failback.state is HealthState.FAILED_OVER
+
+
+async def test_section_6_a_failback_that_would_end_too_late_fails_over_again() -> None:
+    failback = Failback(store=InMemoryHealthStore())
+    await failback.fail_over()
+
+    async def is_empty() -> bool:
+        await asyncio.sleep(failback.registry.leases.complete_within)
+        return True
+
+    assert not await failback.order._hold("flights", BeginFailback("test", "ann", "token"), is_empty)
+    assert failback.state is HealthState.FAILED_OVER
+    await failback.registry.close()
 
 
 async def test_section_6_between_processes_a_failback_holds_all_sends_before_it_looks() -> None:
