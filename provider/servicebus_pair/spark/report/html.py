@@ -25,7 +25,8 @@ _DARK: Final = (
 _STYLE: Final = (
     f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
     "*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;padding:1.5rem 1rem 3rem;"
-    "max-width:68rem;color:var(--ink);background:var(--ground)}h1{font-size:1.5rem;line-height:1.25;margin:0 0 .75rem;"
+    "max-width:68rem;color:var(--ink);background:var(--ground);overflow-wrap:break-word}"
+    "h1{font-size:1.5rem;line-height:1.25;margin:0 0 .75rem;"
     "overflow-wrap:anywhere}h2{font-size:1.1rem;margin:2.25rem 0 .5rem}h3{font-size:1rem;margin:1.5rem 0 .5rem}"
     "p{margin:.4rem 0}.soft{color:var(--soft)}code{font-size:.85rem;overflow-wrap:anywhere}"
     ".verdict{font-size:1.1rem;padding:.7rem 1rem;border-left:4px solid var(--soft);background:var(--card)}"
