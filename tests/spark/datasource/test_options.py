@@ -195,7 +195,7 @@ def test_stream_of_dead_letters_requires_fail_on_data_loss_false():
         ({"sessionId": "a"}, "option sessionId is given: a stream that receives begins"),
         (
             {"minMessagesPerTrigger": "5", "requiresSession": "true"},
-            "minMessagesPerTrigger are both given: nobody counts",
+            "minMessagesPerTrigger are both given: messages in sessions cannot",
         ),
         ({"requiresSession": "true", "subQueue": "deadLetter"}, "a sub-queue has no sessions"),
     ],

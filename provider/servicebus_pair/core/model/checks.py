@@ -88,7 +88,7 @@ def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, 
 
 
 def _shown(value: Any) -> str:
-    """Quote a value of which none that is allowed is long: what is long may be a secret in a form that nobody knows."""
+    """Quote a short value only: allowed ones are short, and a long one may be a secret of an unknown form."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else "a value that is not shown"
 

@@ -1,7 +1,7 @@
 """What the tasks of one Python worker leave open for the next one: Spark reuses its workers, one task at a time.
 
-A task takes what an earlier one has left under the same key, or opens its own. Nobody else has that until the task
-ends, and it stays open only if the task succeeds. Nothing is kept idle for longer than half a minute (Spark ends a
+A task takes what an earlier one has left under the same key, or opens its own. No other task has it meanwhile, and it
+stays open only if the task succeeds. Nothing is kept idle for longer than half a minute (Spark ends a
 worker that was idle for one), nor across a fork, nor once the reference in its key stands for other settings.
 """
 

@@ -224,7 +224,7 @@ def _check_mode(values: Mapping[str, Any], *, receives: bool, streaming: bool) -
             )
     if values.get("requiresSession", False) and "minMessagesPerTrigger" in values:
         raise ConfigurationError(
-            "options requiresSession and minMessagesPerTrigger are both given: nobody counts what waits in sessions"
+            "options requiresSession and minMessagesPerTrigger are both given: messages in sessions cannot be counted"
         )
     if values.get("requiresSession", False) and set(values.get("subQueue", (MAIN,))) != {MAIN}:
         raise ConfigurationError("options requiresSession and subQueue are both given: a sub-queue has no sessions")
