@@ -60,6 +60,7 @@ def transfers(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[int, bytes]]]:
             fields = [uint(HANDLE), uint(number) if position == 0 else NULL, binary(b"tag"), uint(0)]
             if position + 1 < len(parts):
                 fields += [draw(SECONDS), draw(st.sampled_from([TRUE, b"\x56\x01"]))]
+                fields += [NULL, NULL, FALSE][: draw(st.integers(0, 3))]
             else:
                 # The last frame: nothing more, in each form; what follows is not to be taken for it.
                 fields += [draw(SECONDS), draw(st.sampled_from([FALSE, b"\x56\x00", NULL]))]
@@ -364,7 +365,7 @@ ANSWERS = st.lists(st.sampled_from(["confirmed", "refused", "unsettled", "of the
 async def test_each_delivery_has_the_answer_that_the_service_gave_for_it(
     ids: set[int], answers: list[str], order: list[int], data: st.DataObject
 ) -> None:
-    """The service may answer in any order, for single deliveries and for ranges beyond what is settled."""
+    """The service may answer in any order, twice, for single deliveries and for ranges beyond what is settled."""
     handler, raw = opened()
     kinds = {
         "confirmed": (ACCEPTED, FALSE, TRUE),
@@ -384,7 +385,8 @@ async def test_each_delivery_has_the_answer_that_the_service_gave_for_it(
             continue
         remaining -= set(range(first, last + 1))
         outcome, role, settled = kinds[kind]
-        answered.append(disposition(first, None if first == last else last, outcome, role=role, settled=settled))
+        answer = disposition(first, None if first == last else last, outcome, role=role, settled=settled)
+        answered += [answer] * data.draw(st.integers(1, 2))
         expected |= {number: kind for number in range(first, last + 1) if number in ids}
     answering(handler, lambda sent: answered if sent.last == max(ids) else [])
     began = now()

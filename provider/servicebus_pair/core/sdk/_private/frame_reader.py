@@ -42,7 +42,8 @@ class FrameReader:
         self._connection = connection
         self._take_frame = take_frame
         self._lock = asyncio.Lock()
-        self._reads = 0
+        # Another object after each read.
+        self._last_read = object()
         # Bytes that the SDK had read and not used.
         self._buffer = bytes(connection._transport._read_buffer.read())
         self._position = 0
@@ -53,27 +54,26 @@ class FrameReader:
 
         :raises AMQPConnectionError: the connection is broken.
         """
-        before = self._reads
+        before = self._last_read
         await self._connection.listen(wait=seconds)
         if self._connection._error is not None:
             raise self._connection._error
-        return self._reads != before
+        return self._last_read is not before
 
     async def _read(self, wait: Any = True, **_: Any) -> bool:  # noqa: FBT002 - the SDK's parameter
         """Stand in for the SDK's ``_read_frame``; return True, so that the SDK looks at what has changed."""
         timeout: float | None = self._connection._socket_timeout if wait is False else wait
-        before = self._reads
+        before = self._last_read
         async with self._lock:
-            if self._reads != before:
+            if self._last_read is not before:
                 return True
             if not await self._process():
                 chunk = await self._receive(None if wait is True else timeout)
-                if chunk:
-                    self._buffer, self._position = self._buffer[self._position :] + chunk, 0
-                    await self._process()
-                    self._reads += 1
-            else:
-                self._reads += 1
+                if not chunk:
+                    return True
+                self._buffer, self._position = self._buffer[self._position :] + chunk, 0
+                await self._process()
+            self._last_read = object()
         return True
 
     async def _receive(self, timeout: float | None) -> bytes:

@@ -33,7 +33,8 @@ from servicebus_pair.core.sdk._private.frame_reader import (
 # The performatives that are taken, with the constructor of a list of up to 255 bytes.
 _TRANSFER: Final = b"\x14\xc0"
 _DISPOSITION: Final = b"\x15\xc0"
-_NO_FIELDS: Final = 0x45
+# The outcome of a completed delivery, in most answers of the service.
+_ACCEPTED: Final = b"\x00\x53\x24"
 _TRUE: Final = (b"\x41", b"\x56\x01")
 # Positions of fields (AMQP 1.0, sections 2.7.5 and 2.7.6).
 _MORE: Final = 5
@@ -48,39 +49,26 @@ _MAX_COLLECTING: Final = 5.0
 
 
 class Settlement(Enum):
-    """What a delivery is settled with, and the descriptor by which the service says that it was."""
+    """What a delivery is settled with, and the outcome by which the service says that it was."""
 
-    COMPLETE = 0x24
-    DEAD_LETTER = 0x25
-    RELEASE = 0x26
-    ABANDON = 0x27
-
-
-_OUTCOMES: Final = {
-    Settlement.COMPLETE: "accepted",
-    Settlement.DEAD_LETTER: "rejected",
-    Settlement.RELEASE: "released",
-    Settlement.ABANDON: "modified",
-}
+    COMPLETE = "accepted"
+    DEAD_LETTER = "rejected"
+    RELEASE = "released"
+    ABANDON = "modified"
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Consecutive deliveries whose settlement has not been confirmed yet."""
+    """Consecutive deliveries whose settlement has not been confirmed yet.
+
+    :ivar outcomes: what the service answered for some of them; the SDK says which of that is a refusal.
+    """
 
     first: int
     last: int
     settlement: Settlement
-    remaining: int
-    answered: list[range] = field(default_factory=list)
-    refused: dict[int, Any] = field(default_factory=dict)
-
-    def record(self, answered: range) -> None:
-        """Record an answer for some deliveries."""
-        self.remaining -= len(answered)
-        if self.answered and self.answered[-1].stop == answered.start:
-            answered = range(self.answered.pop().start, answered.stop)
-        self.answered.append(answered)
+    unanswered: set[int]
+    outcomes: dict[int, Any] = field(default_factory=dict)
 
 
 class RawReceiver:
@@ -104,8 +92,7 @@ class RawReceiver:
         self._first_frames = max(1, max_bytes // handler._connection._max_frame_size)
         self._session.incoming_window = self._first_frames
         self._size_known = False
-        self._parts: list[bytes] = []
-        self._partial_bytes = 0
+        self._partial = bytearray()
         self._most_credit = _FIRST_CREDIT
         self._delivery_id = 0
         self._unconfirmed: list[_Run] = []
@@ -156,8 +143,9 @@ class RawReceiver:
         """Adapt the link's credit, and return it: for ``missing`` messages, or fewer if they are large."""
         current = self._link.current_link_credit
         credit = self._window.credit(missing) if self._size_known else min(missing, self._first_frames)
-        # What messages leave is given back once it is half of the credit: each change is a frame.
-        if credit < current or (credit > current and (current <= credit // 2 or credit == missing)):
+        # What messages leave is given back once it is half of the credit, or all that is missing: each change is a
+        # frame.
+        if credit != current and credit not in range(current, min(2 * current, missing)):
             self._most_credit = max(self._most_credit, credit)
             await self._link.flow(link_credit=credit)
         return credit
@@ -171,7 +159,7 @@ class RawReceiver:
         :param request: ask for so many messages at once, which the next receive returns: they arrive while the
             confirmations do.
         """
-        pending = [_Run(first, last, settlement, last - first + 1) for first, last in runs(ids)]
+        pending = [_Run(first, last, settlement, set(range(first, last + 1))) for first, last in runs(ids)]
         self._unconfirmed += pending
         failure: Exception = TimeoutError(f"settlements were not confirmed in {timeout:.1f} s")
         try:
@@ -180,7 +168,7 @@ class RawReceiver:
             if request:
                 await self.request(request)
             deadline = now() + timeout
-            while any(run.remaining for run in pending) and (remaining := deadline - now()) > 0:
+            while any(run.unanswered for run in pending) and (remaining := deadline - now()) > 0:
                 await self._listen(min(_LISTEN, remaining))
         except Exception as caught:  # noqa: BLE001 - returned for each delivery
             failure = caught
@@ -227,7 +215,7 @@ class RawReceiver:
         """Let the session bring more frames; from when a size is known, credit limits their bytes."""
         session, link = self._session, self._link
         if self._size_known:
-            if session.incoming_window <= session.target_incoming_window // 2:
+            if 2 * session.incoming_window <= session.target_incoming_window:
                 session.incoming_window = session.target_incoming_window
                 await session._outgoing_flow()
         elif session.incoming_window < self._first_frames:
@@ -251,13 +239,11 @@ class RawReceiver:
     def _failures(self, run: _Run, failure: Exception) -> Iterator[tuple[int, Exception]]:
         from azure.servicebus._pyamqp.receiver import check_disposition_outcome
 
-        if run.remaining:
-            for number in range(run.first, run.last + 1):
-                if not any(number in answered for answered in run.answered):
-                    yield number, failure
-        for number, outcome in run.refused.items():
+        for number in run.unanswered:
+            yield number, failure
+        for number, outcome in run.outcomes.items():
             try:
-                check_disposition_outcome(number, outcome, _OUTCOMES[run.settlement])
+                check_disposition_outcome(number, outcome, run.settlement.value)
             except Exception as refusal:  # noqa: BLE001 - returned for each delivery
                 yield number, mapped_error(self._receiver, refusal)
 
@@ -273,12 +259,11 @@ class RawReceiver:
             return False  # an answer to a request
         number, at = _unsigned(data, at)
         more = False
-        # Delivery tag, message format and settled; further fields may be missing.
         fields = data[start + 5]
-        for position in range(2, min(fields, _MORE + 1)):
-            next_field = value_end(data, at)
-            more = position == _MORE and data[at:next_field] in _TRUE
-            at = next_field
+        if fields > _MORE:
+            for _ in range(2, _MORE):  # delivery tag, message format and settled
+                at = value_end(data, at)
+            more = data[at : value_end(data, at)] in _TRUE
         session, link = self._session, self._link
         session.next_incoming_id += 1
         session.incoming_window -= 1
@@ -286,15 +271,13 @@ class RawReceiver:
         if number is not None:
             self._delivery_id = number
         if more:
-            self._parts.append(data[body:end])
-            self._partial_bytes += end - body
-            check_message_size(self._partial_bytes)
+            self._partial += data[body:end]
+            check_message_size(len(self._partial))
             return True
         message = data[body:end]
-        if self._parts:
-            message = b"".join((*self._parts, message))
-            self._parts.clear()
-            self._partial_bytes = 0
+        if self._partial:
+            message = bytes(self._partial) + message
+            self._partial.clear()
         link.delivery_count += 1
         link.current_link_credit -= 1
         check_credit(link.current_link_credit, given=self._most_credit)
@@ -308,19 +291,15 @@ class RawReceiver:
             return False  # of a receiver, which answers what the SDK sent
         first, at = _unsigned(data, at)
         given, at = _unsigned(data, at)
-        last = first if given is None else given
-        next_field = value_end(data, at)
-        if first is None or last is None or data[at:next_field] not in _TRUE:
+        outcome = value_end(data, at)
+        if first is None or data[at:outcome] not in _TRUE:
             return True  # not settled: that confirms nothing
-        outcome = data[next_field : next_field + 3]
+        last = first if given is None else given
         for run in self._unconfirmed:
             common = range(max(first, run.first), min(last, run.last) + 1)
-            if not common:
-                continue
-            run.record(common)
-            confirmed = outcome == bytes((0, 0x53, run.settlement.value))
-            if not confirmed or (run.settlement is Settlement.DEAD_LETTER and data[next_field + 3] != _NO_FIELDS):
-                run.refused.update(dict.fromkeys(common, _decode_outcome(data, start, end)))
+            run.unanswered.difference_update(common)
+            if common and not (run.settlement is Settlement.COMPLETE and data.startswith(_ACCEPTED, outcome)):
+                run.outcomes.update(dict.fromkeys(common, _decode_outcome(data, start, end)))
         return True
 
 
