@@ -60,6 +60,13 @@ def test_an_array_that_says_that_it_is_longer_than_its_message_is_refused() -> N
         decoded(array(b"\x56", b"\x01", 65_536, size=100_000))
 
 
+@pytest.mark.parametrize("count", [17, 18, 65_536])
+def test_an_array_is_larger_than_the_number_of_its_elements(count: int) -> None:
+    # Its size of 17 bytes counts the four of the number of elements, and the constructor.
+    with pytest.raises(ValueError, match=f"an AMQP array of 17 bytes says that it has {count} elements"):
+        decoded(array(b"\x56", bytes(12), count) + bytes(65_536))
+
+
 @pytest.mark.parametrize("small", [True, False])
 def test_an_array_may_end_with_its_message_and_not_behind_it(small: bool) -> None:
     count = LIMIT + 1

@@ -116,7 +116,7 @@ def _check(buffer: memoryview, header: Struct) -> None:
     if count <= MAX_ELEMENTS_WITHOUT_BYTES:
         return
     # The size counts from after itself, so the count and all elements are within it.
-    if count > size or size > len(buffer) - header.size // 2:
+    if not count < size <= len(buffer[header.size // 2 :]):
         raise ValueError(f"an AMQP array of {size} bytes says that it has {count} elements")
     constructor = buffer[header.size]
     if constructor == _DESCRIBED:
