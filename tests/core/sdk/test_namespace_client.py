@@ -13,6 +13,7 @@ from azure.servicebus import TransportType
 from servicebus_pair.core import Endpoint
 from servicebus_pair.core.model.errors import PairClosedError
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.sdk.relay.receive import RelayReceiveLink
 
 pytestmark = pytest.mark.simulated
 
@@ -44,6 +45,23 @@ async def test_a_receive_link_opens_its_queue(client: NamespaceClient, dead_lett
     assert receiver._entity_uri.endswith(suffix)
     assert receiver._prefetch_count == 0
     assert client.session_link("flights", wait=1, session_id="s")._create_handler().session.session_id == "s"
+
+
+@pytest.mark.fast_sdk
+@pytest.mark.parametrize(("relay_bytes", "frame_bytes"), [(0, 2**20), (5_000_000, 2**16)])
+async def test_a_link_that_relays_takes_small_frames_and_about_so_many_bytes(
+    client: NamespaceClient, relay_bytes: int, frame_bytes: int
+) -> None:
+    for link in (
+        client.receive_link("flights", relay_bytes=relay_bytes),
+        client.session_link("flights", wait=1, relay_bytes=relay_bytes),
+    ):
+        receiver = link._create_handler()
+        receiver._create_handler(None)
+        assert receiver._handler._max_frame_size == frame_bytes
+        assert isinstance(link, RelayReceiveLink) is (relay_bytes > 0)
+        assert getattr(link, "max_bytes", 0) == relay_bytes
+        assert link in client._receive_links
 
 
 async def test_a_call_that_ignores_its_cancellation_is_left_behind(client: NamespaceClient) -> None:

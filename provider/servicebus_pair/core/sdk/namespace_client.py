@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusSubQueue, TransportType
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from servicebus_pair.core.model.errors import (
     AuthenticationError,
@@ -36,6 +37,7 @@ from servicebus_pair.core.sdk.session_link import SessionLink
 
 _log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
+LinkT = TypeVar("LinkT", bound=ReceiveLink)
 
 # What arrives between two receives, the public SDK releases, and later messages of the session overtake it; a buffer
 # keeps them, under the lock of the session.
@@ -116,20 +118,14 @@ class NamespaceClient:
         :param should_stop: polled many times a second during a receive; ends it when True.
         :param relay_bytes: leave messages encoded, and receive about so many bytes at a time; 0 decodes them.
         """
-        sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
-        link = (RelayReceiveLink if relay_bytes else ReceiveLink)(
-            self,
+        create_handler = partial(
+            self._create_receiver,
             path,
-            lambda: patch_link(
-                self._client.get_queue_receiver(path, sub_queue=sub_queue),
-                max_frame_bytes=_RELAY_FRAME_BYTES if relay_bytes else None,
-            ),
-            should_stop=should_stop,
+            relay_bytes=relay_bytes,
+            sub_queue=ServiceBusSubQueue.DEAD_LETTER if dead_letter else None,
         )
-        if isinstance(link, RelayReceiveLink):
-            link.max_bytes = relay_bytes
-        self._receive_links.add(link)
-        return link
+        kind = RelayReceiveLink if relay_bytes else ReceiveLink
+        return self._added(kind(self, path, create_handler, should_stop=should_stop), relay_bytes)
 
     async def list_sessions(self, path: str, *, timeout: float) -> list[str]:
         """Return the ids of the sessions of a queue that hold messages, also of those that a receiver has locked.
@@ -179,23 +175,23 @@ class NamespaceClient:
         :param session_id: the session; by default the next unlocked one that has messages.
         :param should_stop: as in :meth:`receive_link`, as is ``relay_bytes``.
         """
-        chosen = NEXT_AVAILABLE_SESSION if session_id is None else session_id
-        link = (RelaySessionLink if relay_bytes else SessionLink)(
-            self,
+        create_handler = partial(
+            self._create_receiver,
             path,
-            lambda: patch_link(
-                self._client.get_queue_receiver(
-                    path,
-                    session_id=chosen,
-                    max_wait_time=wait,
-                    prefetch_count=0 if fast_path() else _PUBLIC_SESSION_PREFETCH,
-                ),
-                max_frame_bytes=_RELAY_FRAME_BYTES if relay_bytes else None,
-            ),
-            should_stop=should_stop,
-            session_id=session_id,
-            wait=wait,
+            relay_bytes=relay_bytes,
+            session_id=NEXT_AVAILABLE_SESSION if session_id is None else session_id,
+            max_wait_time=wait,
+            prefetch_count=0 if fast_path() else _PUBLIC_SESSION_PREFETCH,
         )
+        kind = RelaySessionLink if relay_bytes else SessionLink
+        link = kind(self, path, create_handler, should_stop=should_stop, session_id=session_id, wait=wait)
+        return self._added(link, relay_bytes)
+
+    def _create_receiver(self, path: str, *, relay_bytes: int, **settings: Any) -> ServiceBusReceiver:
+        receiver = self._client.get_queue_receiver(path, **settings)
+        return patch_link(receiver, max_frame_bytes=_RELAY_FRAME_BYTES if relay_bytes else None)
+
+    def _added(self, link: LinkT, relay_bytes: int) -> LinkT:
         if isinstance(link, RelayReceiveLink):
             link.max_bytes = relay_bytes
         self._receive_links.add(link)
