@@ -48,7 +48,7 @@ class EntityLookup:
         """
         path = path.partition("/$")[0]
         now = asyncio.get_running_loop().time()
-        expires, lookup_failure = self._cache.get(path.casefold(), (0.0, None))
+        expires, lookup_failure = self._cache.get(path.casefold(), (now, None))
         if now >= expires:
             try:
                 if not await self._exists(path, timeout=min(timeout, _LOOKUP_TIMEOUT)):

@@ -90,7 +90,7 @@ class EncodedBatch(SizedBatch[AmqpMessage]):
     def _envelope_bytes(self) -> int:
         # The SDK copies id, session id and partition key of the first message to the batch envelope without counting
         # them: the service would refuse a full batch for its size.
-        return _max_envelope_bytes(self.messages[0])
+        return _max_envelope_bytes(*self.messages)
 
     def _name(self, message: AmqpMessage) -> str:
         return _message_id(message)
@@ -103,8 +103,11 @@ class EncodedBatch(SizedBatch[AmqpMessage]):
     @property
     def public_form(self) -> list[AmqpAnnotatedMessage] | AmqpAnnotatedMessage:
         """The argument for the SDK's ``send_messages``: the messages, or the message if there is only one."""
-        messages = [to_sdk(message) for message in self.messages]
-        return messages.pop() if len(messages) == 1 else messages
+        match [to_sdk(message) for message in self.messages]:
+            case [message]:
+                return message
+            case messages:
+                return messages
 
     @property
     def encoded_form(self) -> EncodedMessage | list[Any] | None:

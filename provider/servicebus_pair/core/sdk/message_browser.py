@@ -63,7 +63,7 @@ class MessageBrowser:
 
     async def check_readable(self) -> None:
         """:raises ServiceError: the queue cannot be read at all, for instance because it does not exist."""
-        await self.page(_BEYOND_ALL, max_messages=1)
+        await self.page(_BEYOND_ALL)
 
     async def readable_pages(
         self, from_sequence_number: int = _FIRST_SEQUENCE_NUMBER
@@ -99,14 +99,10 @@ class MessageBrowser:
         low, step = undecodable + _LINEAR_PROBES, 1
         while not await self._is_readable(low + step):
             low, step = low + step, step * 2
-        high = low + step
-        while high - low > 1:
-            middle = (low + high) // 2
-            if await self._is_readable(middle):
-                high = middle
-            else:
-                low = middle
-        return high
+        while step := step // 2:
+            if not await self._is_readable(low + step):
+                low += step
+        return low + 1
 
     async def _is_readable(self, sequence_number: int) -> bool:
         try:

@@ -186,9 +186,7 @@ def encode(message: _Sections) -> bytearray:
 
 def _put_properties(output: bytearray, properties: Iterable[Any]) -> bool:
     fields = bytearray()
-    count = 0
     for value, constructor in zip(properties, _PROPERTY_CONSTRUCTORS, strict=True):
-        count += 1
         if value is None:
             fields.append(_NULL)
         elif type(value) is str and constructor is not None:
@@ -196,7 +194,7 @@ def _put_properties(output: bytearray, properties: Iterable[Any]) -> bool:
         else:
             return False
     output += _PROPERTIES
-    _put_compound(output, _LIST, count, fields)
+    _put_compound(output, _LIST, len(_PROPERTY_CONSTRUCTORS), fields)
     return True
 
 

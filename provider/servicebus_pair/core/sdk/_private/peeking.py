@@ -34,7 +34,7 @@ async def peek_outlines(
     decode: Any = mgmt_handlers.peek_op
 
     def take(status: int, response: Any, description: Any, **more: Any) -> Any:
-        if status == _OK and response.value:
+        if status == _OK:
             outlines = [reader.read(each[b"message"]) for each in response.value[b"messages"]]
             if None not in outlines:
                 return outlines

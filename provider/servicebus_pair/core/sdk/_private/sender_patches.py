@@ -125,7 +125,5 @@ def send_preencoded(
         message=_Outgoing(message),
         timeout=timeout,
         operation_requires_timeout=True,
-        apply_try_timeout=True,
-        require_last_exception=True,
     )
     return sending

@@ -100,16 +100,17 @@ class _BoundedResponse(aiohttp.ClientResponse):
         if encoding not in _UNPACKED:
             raise DecodeError(f"the answer is encoded as {encoding!r}, which was not asked for")
         unpacker = None if encoding == "identity" else zlib.decompressobj(_ANY_HEADER)
-        blocks, size, packed_size = [], 0, 0
+        blocks, packed_size = [], 0
+        room = _MAX_BYTES + 1  # in which one byte too many fits, so that it is seen
         left = _left.get() or [_MAX_CALL_BYTES]
         async for packed in self.content.iter_any():
-            block = packed if unpacker is None else unpacker.decompress(packed, _MAX_BYTES + 1 - size)
+            block = packed if unpacker is None else unpacker.decompress(packed, room)
             blocks.append(block)
-            size, packed_size = size + len(block), packed_size + len(packed)
+            room, packed_size = room - len(block), packed_size + len(packed)
             left[0] -= len(block)
             if left[0] < 0:
                 raise DecodeError(f"the answers to one call are larger than {_MAX_CALL_BYTES} bytes")
-            if max(size, packed_size) > _MAX_BYTES:
+            if not room or packed_size > _MAX_BYTES:
                 raise DecodeError(f"the answer is larger than {_MAX_BYTES} bytes")
         if unpacker is not None and packed_size and not unpacker.eof:
             raise DecodeError("the compressed answer ends too early")
