@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import UTC, datetime
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,11 @@ async def test_a_call_has_an_outer_time_limit_and_keeps_its_handler() -> None:
     assert (owner.bounds, owner.authenticated) == ([5.4], True)
     assert await link._call("open", lambda handler: asyncio.sleep(0, handler), timeout=5) is first
     assert (owner.discarded, link.attached) == ([], True)
+
+
+async def test_a_link_that_was_never_used_is_unused_for_ever() -> None:
+    link = link_of(Owner())
+    assert (link.seconds_unused(), link.attached) == (inf, False)
 
 
 async def test_a_call_on_an_open_link_is_cancelled_at_its_limit() -> None:

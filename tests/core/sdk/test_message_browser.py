@@ -23,6 +23,7 @@ class FakeQueue:
     async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[Any]:
         assert timeout == 5
         assert max_messages > 0
+        assert isinstance(from_sequence_number, int)
         self.requests += 1
         if self.failures:
             raise self.failures.pop(0)

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessageState
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.sdk.received_message import MessageState, ReceivedMessage
+from servicebus_pair.core.protocol.amqp_message import body_digest
+from servicebus_pair.core.protocol.message_outline import MessageOutline
+from servicebus_pair.core.sdk.messages import from_sdk
+from servicebus_pair.core.sdk.received_message import MessageState, OutlinedMessage, ReceivedMessage
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import WHOLE
 
@@ -52,3 +56,28 @@ def test_what_the_broker_adds_is_passed_on() -> None:
     theirs: Any = SimpleNamespace(**fields, **{f"{name}_utc": value for name, value in times.items()})
     received = ReceivedMessage(theirs)
     assert {name: getattr(received, name) for name in fields | times} == fields | times
+
+
+@pytest.mark.parametrize(("number", "state"), list(enumerate(MessageState)))
+def test_an_outlined_message_says_what_its_outline_does(number: int, state: MessageState) -> None:
+    outlined = OutlinedMessage(MessageOutline(7, number, "m", "s", "text/plain", "flights", "digest"))
+    assert (outlined.sequence_number, outlined.state) == (7, state)
+    assert (outlined.message_id, outlined.session_id, outlined.content_type) == ("m", "s", "text/plain")
+    assert (outlined.destination, outlined.digest) == ("flights", "digest")
+
+
+@pytest.mark.parametrize(
+    ("properties", "destination"),
+    [
+        ({b"x-ms-path": b"flights"}, "flights"),
+        ({"x-ms-path": "flights"}, "flights"),
+        ({"x-ms-path": 5}, ""),
+        ({"x-ms-path": b"\xff"}, ""),
+        (None, ""),
+    ],
+)
+def test_the_destination_is_what_a_backlog_message_names_as_text(properties: Any, destination: str) -> None:
+    message = AmqpAnnotatedMessage(data_body=b"x", application_properties=properties)
+    received = ReceivedMessage(SimpleNamespace(raw_amqp_message=message))  # type: ignore[arg-type]
+    assert received.destination == destination
+    assert received.digest == body_digest(from_sdk(message))

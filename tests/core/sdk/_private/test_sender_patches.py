@@ -171,13 +171,13 @@ async def test_a_transfer_counts_deliveries_and_uses_the_frame_limit_of_the_peer
     assert (deliveries[1].frame, deliveries[1].sent) == ({"delivery_id": 10}, True)
 
 
-@pytest.mark.parametrize("reason", ["session", "window", "settled", "trace"])
+@pytest.mark.parametrize("reason", ["session", "window", "overdrawn", "settled", "trace"])
 async def test_a_transfer_that_the_patch_does_not_cover_is_left_to_the_sdk(reason: str) -> None:
     transfers = FakeTransfers()
     if reason == "session":
         transfers.session.state = SessionState.END_SENT
-    if reason == "window":
-        transfers.session.remote_incoming_window = 0
+    if reason in ("window", "overdrawn"):
+        transfers.session.remote_incoming_window = 0 if reason == "window" else -1
     transfers.link.network_trace = reason == "trace"
     await transfers.send(settled=reason == "settled")
     assert (transfers.frames, len(transfers.left_to_sdk)) == ([], 1)

@@ -172,10 +172,17 @@ async def test_a_listing_without_an_end_is_not_read_beyond_a_limit(monkeypatch: 
             assert 10 < pages < 20
 
 
-async def test_the_resource_manager_is_called_likewise():
+def through_resource_manager() -> Endpoint:
     application = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"))
     arm = ArmCoordinates(subscription_id="s", resource_group="g", credential=application)
-    endpoint = Endpoint.from_credential("contoso.servicebus.windows.net", application, arm=arm)
+    return Endpoint.from_credential("contoso.servicebus.windows.net", application, arm=arm)
 
+
+@pytest.mark.parametrize("endpoint", [at("127.0.0.1:9"), through_resource_manager()], ids=["data plane", "manager"])
+async def test_both_administrations_are_called_likewise_and_no_request_is_repeated(endpoint: Endpoint):
     async with administration_for(endpoint) as administration:
-        assert isinstance(administration._client._client._pipeline._transport, GuardedTransport)  # type: ignore[attr-defined]
+        client: Any = administration._client  # type: ignore[attr-defined]
+        pipeline = getattr(client, "_impl", client)._client._pipeline
+        assert isinstance(pipeline._transport, GuardedTransport)
+        assert pipeline._transport.session.trust_env, "a proxy of the environment is used"
+        assert [each.total_retries for each in pipeline._impl_policies if hasattr(each, "total_retries")] == [0]

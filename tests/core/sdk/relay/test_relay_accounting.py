@@ -169,6 +169,18 @@ async def test_a_lost_link_fails_all_settlements(setting: Setting) -> None:
     assert [type(each) for each in outcomes] == [UnreachableError] * 2
 
 
+async def test_settlements_that_hang_end_with_their_timeout(setting: Setting) -> None:
+    setting.deliver(200, 200)
+    received = await setting.receive(2)
+
+    async def hang(wait: float) -> None:
+        await asyncio.sleep(60 + wait)
+
+    setting.receiver._connection.listen = hang  # type: ignore[method-assign]
+    outcomes = await setting.link.complete(received, timeout=1.0)
+    assert [type(each) for each in outcomes] == [TimedOutError] * 2
+
+
 def relayed(name: str, session: str | None, key: str | None) -> RelayedMessage:
     return RelayedMessage(encode(AmqpAnnotatedMessage(data_body=b"x")), name, session_id=session, partition_key=key)
 
