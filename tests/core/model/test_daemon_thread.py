@@ -9,6 +9,7 @@ import threading
 import time
 from contextvars import ContextVar
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,21 +89,27 @@ async def test_section_4_while_a_call_hangs_others_fail_at_once_and_later_ones_w
 async def test_a_call_is_waited_for_without_polling_until_the_one_that_runs_would_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    thread, returns, waits = DaemonThread("store"), threading.Event(), list[float]()
-    wait = asyncio.wait
+    thread, starts, returns, waits = DaemonThread("store"), threading.Event(), threading.Event(), list[float]()
+    wait, now = asyncio.wait, 0.125
+    monkeypatch.setattr(daemon_thread, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def work() -> bool:
+        starts.set()
+        return returns.wait()
 
     async def recorded(futures: set[Any], *, timeout: float) -> Any:
         waits.append(timeout)
         return await wait(futures, timeout=timeout)
 
     monkeypatch.setattr(asyncio, "wait", recorded)
-    first = asyncio.create_task(thread.call(returns.wait))
-    await asyncio.sleep(0.3)
+    first = asyncio.create_task(thread.call(work))
+    await asyncio.to_thread(starts.wait)
+    now = 0.375
     second = asyncio.create_task(thread.call(int, "3"))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)
     returns.set()
     assert (await first, await second) == (True, 3)
-    assert waits == [pytest.approx(5.0, abs=0.1), pytest.approx(4.7, abs=0.2)]
+    assert waits == [5.0, 4.75]
 
 
 @pytest.mark.usefixtures("short_hang")

@@ -87,6 +87,8 @@ def test_earlier_operations_of_the_month_use_up_the_tiers() -> None:
 def test_bill_uses_given_prices() -> None:
     prices = PriceList(as_of=date(2030, 1, 1), currency="EUR", tiers=(PriceTier(0, Decimal(2)),))
     assert bill(Operations(), replace(prices, tiers=(PriceTier(0, Decimal(MILLION)),))).amount == 0
+    dear = replace(prices, tiers=(PriceTier(0, Decimal(MILLION)), PriceTier(5, Decimal(MILLION))))
+    assert [bill(Operations(sends=sends), dear).amount for sends in (0, 1, 5, 6)] == [0, 1, 5, 6]
     result = bill(Operations(pings=MILLION), prices)
     assert (result.amount, result.prices.currency, result.prices.as_of) == (Decimal("2.00"), "EUR", date(2030, 1, 1))
 

@@ -98,6 +98,7 @@ def test_default_mappings_are_not_shared() -> None:
     [
         (Progress(90, 10, 10, 50), 10, 5),
         (Progress(6, 1, 2, 7), 3.5, 2),
+        (Progress(7, 1, 4, 5), 2, 2.5),
         (Progress(10, 0, 1), 10, None),
         (Progress(0, 0, 5, 7), 0, None),
         (Progress(0, 0, 0, 7), 0, None),

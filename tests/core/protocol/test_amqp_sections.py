@@ -50,8 +50,13 @@ def test_a_value_ends_where_its_constructor_and_size_say(value: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"\x01", b"\x10", b"\x30x", b"\x00\x00\x53\x77\x40", b"\x00\x20\x40"])
 def test_what_is_no_value_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no AMQP value begins at byte 0"):
+    with pytest.raises(ValueError, match=r"no AMQP (value|descriptor) begins at byte [01]"):
         value_end(data, 0)
+
+
+def test_a_value_may_be_described_any_number_of_times() -> None:
+    value = b"\x00\x53\x77" * 5_000 + b"\x40"
+    assert value_end(value + b"...", 0) == len(value)
 
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 70_000])

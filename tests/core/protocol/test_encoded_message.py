@@ -30,6 +30,7 @@ from tests.core.support.message_strategies import messages
 from tests.examples import examples
 
 NAME = "x-opt-sequence-number"
+NAMED_7 = join_map([text(NAME, constructor=SYMBOL), b"\x55\x07"])
 BODY = b"\x00\x53\x75\xa0\x01x"
 
 
@@ -59,12 +60,11 @@ def test_a_number_of_the_broker_is_read_in_each_form(kind: str, number: int) -> 
         section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), text("7")])) + BODY,
         section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x81\x00"])),
         section(MESSAGE_ANNOTATIONS, b"\xc1\xff"),
+        # Nor is what is in another section, or in what only looks like one.
+        *(section(kind, NAMED_7) + BODY for kind in (HEADER, HEADER + 1, PROPERTIES, PROPERTIES + 1)),
+        *(prefix + section(MESSAGE_ANNOTATIONS, NAMED_7)[2:] + BODY for prefix in (b"\x00\x52", b"\x00\x54")),
         # What comes behind a body is not searched, however long the body is.
-        *(
-            section(0x75, binary(b"x" * count))
-            + section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x55\x07"]))
-            for count in range(12)
-        ),
+        *(section(0x75, binary(b"x" * count)) + section(MESSAGE_ANNOTATIONS, NAMED_7) for count in range(12)),
     ],
 )
 def test_a_number_that_is_missing_or_unreadable_is_none(data: bytes) -> None:
@@ -127,7 +127,7 @@ def test_a_batch_begins_as_the_sdk_begins_it(message: AmqpAnnotatedMessage) -> N
 @pytest.mark.parametrize("before", range(12))
 def test_sections_are_read_up_to_the_body_however_long_they_are(before: int) -> None:
     header = section(HEADER, join_list([b"\x40"] * before))
-    annotations = section(MESSAGE_ANNOTATIONS, join_map([text(NAME, constructor=SYMBOL), b"\x55\x07"]))
+    annotations = section(MESSAGE_ANNOTATIONS, NAMED_7)
     properties = section(PROPERTIES, join_list([text("m1")]))
     for body in (BODY, b"\x00\x53\x77\x01", b""):
         assert broker_value(header + annotations + body, NAME) == 7

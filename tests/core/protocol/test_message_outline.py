@@ -99,6 +99,8 @@ ID = section(PROPERTIES, join_list([text("m1")]))
 DATA = section(BODY, binary(b"x"))
 LIVES = section(HEADER, join_list([b"\x41", b"\x50\x04", uint(1_000)]))
 NAMED = section(MESSAGE_ANNOTATIONS, join_map([text("x-opt-message-state", constructor=SYMBOL), b"\x54\x01"]))
+# What sections begin with is between these.
+NO_SECTIONS = (b"\x00\x52", b"\x00\x54")
 CHAR, DECIMAL = b"\x73\x00\x00\x00z", b"\x74\x00\x00\x00\x00"
 
 
@@ -114,6 +116,9 @@ CHAR, DECIMAL = b"\x73\x00\x00\x00z", b"\x74\x00\x00\x00\x00"
         (ID + section(BODY, text("no binary")), None),
         (ID + DATA + section(BODY + 3, join_map([])), None),
         (section(0x71, join_map([])) + DATA, None),
+        *((other + ID[2:] + DATA, None) for other in NO_SECTIONS),
+        *((DATA + other + DATA[2:], None) for other in NO_SECTIONS),
+        (DATA + section(HEADER, binary(b"x")), None),
         (section(APPLICATION_PROPERTIES, join_map([text("a"), CHAR])) + DATA, None),
         (section(APPLICATION_PROPERTIES, join_map([text("a"), DECIMAL])) + DATA, None),
         (section(APPLICATION_PROPERTIES, join_map([text("x-ms-path"), uint(3)])) + DATA, None),

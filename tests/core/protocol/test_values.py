@@ -41,8 +41,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "amqp_message._LONGEST_SHORT": 255,
             "amqp_message._SECTION_BYTES": 12,
             "amqp_sections._DESCRIBED": 0,
-            "amqp_sections._ONE_BYTE_SIZE": -1,
-            "amqp_sections._FOUR_BYTE_SIZE": -4,
             "amqp_sections._NARROW_LIMIT": 256,
             "backlog_properties._MAX_PATH_CHARACTERS": 260,
             "backlog_properties._TICKS_PER_MILLISECOND": 10_000,

@@ -17,7 +17,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
     check_limits(
         "provision",
         {
-            "provisioning._ATTEMPTS": 3,
-            "provisioning._RETRY_DELAY_SECONDS": 1.0,
+            "provisioning._RETRY_DELAYS_SECONDS": (1.0, 2.0),
         },
     )

@@ -41,16 +41,19 @@ class Keeping:
 
     :ivar renewals: when, and the messages.
     :ivar failures: of messages, by the message.
+    :ivar seconds: how long a renewal takes.
     """
 
     def __init__(self) -> None:
         self.renewals: list[tuple[float, list[Any]]] = []
         self.failures: dict[Any, ServiceError] = {}
+        self.seconds = 0.0
         self.locks = MessageLocks(self._renew, entity="flights", clock=LoopClock())
         self._began = asyncio.get_running_loop().time()
 
     async def _renew(self, messages: Sequence[Any]) -> Sequence[ServiceError | None]:
         self.renewals.append((round(asyncio.get_running_loop().time() - self._began, 1), list(messages)))
+        await asyncio.sleep(self.seconds)
         return [self.failures.get(message) for message in messages]
 
     async def keep(self, seconds: float) -> list[float]:
@@ -85,6 +88,14 @@ async def test_only_locks_that_are_due_are_renewed_and_settled_ones_no_more() ->
     await keeping.keep(13)
     assert keeping.renewals == [(5, [quick]), (10, [quick]), (12, [slow])]
     assert len(keeping.locks) == 2
+
+
+async def test_a_lock_that_becomes_due_during_a_renewal_is_renewed_right_after_it() -> None:
+    keeping, first, second = Keeping(), Locked(10), Locked(12)
+    keeping.seconds = 2.0
+    keeping.locks.hold([first, second])  # type: ignore[list-item]
+    await keeping.keep(8)
+    assert keeping.renewals == [(5, [first]), (7, [second])]
 
 
 async def test_a_message_whose_lock_is_lost_is_held_no_longer_and_another_failure_is_tried_again(

@@ -45,7 +45,7 @@ class Receiving:
     """
 
     def __init__(self, entity: str = "flights", *, interval: float = 30.0, **more: Any) -> None:
-        self.clock = ManualClock(1000.0)
+        self.clock = ManualClock(1 / 32)
         self.answers: list[tuple[float, list[Any] | ServiceError]] = []
         self.receives: list[tuple[int, float, float]] = []
         self.probed: list[tuple[str, float]] = []
@@ -185,6 +185,12 @@ async def test_while_the_primary_is_down_it_pings_at_growing_intervals_that_do_n
         "entity=delays/Subscriptions/late: receiving waits until the primary answers a ping: down",
         "entity=delays/Subscriptions/late: the primary answers again after 123 s: receiving goes on",
     ]
+    receiving.answers = [(0.0, DOWN), (0.0, some("b"))]
+    assert await receiving.take() == ["b"]
+    assert (receiving.clock.sleeps[8:], caplog.messages[3:]) == (
+        [1],
+        ["entity=delays/Subscriptions/late: the primary answers again after 1 s: receiving goes on"],
+    )
 
 
 async def test_a_failure_after_some_messages_is_met_by_the_next_call_and_one_that_does_not_pass_is_raised() -> None:

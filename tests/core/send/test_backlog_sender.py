@@ -174,20 +174,21 @@ async def test_section_4_a_search_that_takes_20_seconds_shortens_the_next_one() 
         assert diverting.clock.time <= ends
 
 
-async def test_section_4_a_send_gives_up_a_queue_that_did_not_answer_others() -> None:
+@pytest.mark.parametrize("call", ["open_in_slot", "send_in_slot"])
+async def test_section_4_a_send_gives_up_a_queue_that_did_not_answer_others(call: str) -> None:
     diverting = Diverting()
     waiting = diverting.selector.select(None)
     assert waiting is not None
     diverting.sender._queue = waiting
-    send = diverting.links[waiting].send_in_slot
+    original = getattr(diverting.links[waiting], call)
 
-    async def removed_meanwhile(*given: Any) -> bool:
+    async def removed_meanwhile(*given: Any) -> Any:
         diverting.selector.remove(waiting)
-        return await send(*given)
+        return await original(*given)
 
-    diverting.links[waiting].send_in_slot = removed_meanwhile  # type: ignore[method-assign, assignment]
+    setattr(diverting.links[waiting], call, removed_meanwhile)
     assert await diverting.send() != waiting
-    assert (diverting.links[waiting].timeouts, diverting.of(QueuePulled)) == ([None], [])
+    assert (diverting.links[waiting].timeouts, diverting.of(QueuePulled)) == ([None] * (call == "send_in_slot"), [])
 
 
 def by_session() -> Any:
@@ -331,6 +332,12 @@ async def test_section_4_at_most_16_checks_run_and_only_of_copies_beyond_the_sta
     diverting = Diverting()
     diverting.sender.check_sizes(batch)
     assert len(diverting.sender._background) == checks
+    # Other work in the background may exceed the limit; then there are no more checks either.
+    diverting.health.failed()
+    diverting.clock.time += 60
+    diverting.sender.try_again()
+    diverting.sender.check_sizes(batch)
+    assert len(diverting.sender._background) == checks + 1
     assert "flights: in an outage its send would fail: no copy" in caplog.text
     await asyncio.gather(*diverting.sender._background)
     assert len(diverting.of(BacklogCopyTooLarge)) == checks
@@ -392,3 +399,31 @@ async def test_section_10_a_divert_says_whether_the_backlog_works() -> None:
     diverting.start(1)
     await diverting.send()
     assert not diverting.health.is_down
+
+
+async def test_section_6_in_session_order_an_attempt_on_the_backlog_needs_a_lease() -> None:
+    diverting = Diverting(order=by_session())
+    leases = [0.0, 0.0, -1.0, -1.0, 0.5]
+    diverting.registry.lease_seconds_left = lambda _: leases.pop(0)
+    await diverting.send()
+    assert (diverting.links["q1"].timeouts, leases) == ([None, None, 10.0], [])
+    assert diverting.links["q1"].ids == ["m0", "m1"]
+    assert diverting.of(QueuePulled) == []
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_section_10_a_spooled_message_that_the_backlog_cannot_take_waits_unless_it_holds_up_its_session(
+    ordered: bool,
+) -> None:
+    diverting = Diverting(3, order=by_session() if ordered else None, unspooled_from="s")
+    for link in diverting.links.values():
+        link.limit = 2_600
+    diverting.taken[1].message.body = [b"x" * 3_000]
+    if ordered:
+        await diverting.send()
+        assert diverting.links["q1"].ids == ["m0", "m2"]
+        assert [each.message for each in diverting.state.refused] == [diverting.taken[1].message]
+        return
+    with pytest.raises(MessageTooLargeError, match="as a copy for the backlog"):
+        await diverting.send()
+    assert diverting.state.refused == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -250,17 +251,30 @@ class FakeDelivery:
 
     :ivar outcomes: of the next attempts; afterwards they succeed.
     :ivar seconds: how long a failing attempt takes.
+    :ivar waits: how long the next attempts wait for the link, which other sends use, until they are given up.
+    :ivar queued: how long an attempt waits for the link until it begins.
+    :param ordered: in session order, over a health store of this process alone.
+    :param spools: there is a spool.
     """
 
     def __init__(
-        self, *outcomes: Exception, timeout: float | None = None, attached: bool = True, **options: Any
+        self,
+        *outcomes: Exception,
+        timeout: float | None = None,
+        attached: bool = True,
+        ordered: bool = False,
+        spools: bool = False,
+        **options: Any,
     ) -> None:
         self.clock = ManualClock(1000.0)
         self.outcomes, self.seconds = list(outcomes), 0.0
+        self.waits: list[float] = []
+        self.queued = 0.0
+        self.entered: list[tuple[float, bool]] = []
         self.timeouts: list[float | None] = []
         self.sent: list[list[str]] = []
         self.diverted: list[ServiceError | None] = []
-        self.prepared = 0
+        self.prepared = self.spooled = 0
         self._keep_apart = False
         self.attached, self.is_open = attached, True
         self.max_batch_bytes = 250_000
@@ -271,18 +285,31 @@ class FakeDelivery:
         context: Any = SimpleNamespace(
             options=given,
             registry=self.registry,
-            order=None,
+            order=self if ordered else None,
             clock=self.clock,
             prober=self,
             accepted_at=self.accepted_at,
             backlog_health=BacklogHealth(clock=self.clock, retry_seconds=60),
-            spool=None,
+            spool=self if spools else None,
             unspooled_from=None,
         )
         fake: Any = self
         self.state = DeliveryState()
         sender = SenderContext("flights", context, link=fake, backlog=fake)
         self.delivery = Delivery(sender, operation=self._operation, state=self.state, timeout=timeout)
+
+    def lease_holder(self, entity: str) -> None:
+        assert entity == "flights"
+
+    async def enter_send(self, entity: str, *, timeout: float, unspools: bool) -> None:
+        assert (entity, unspools) == ("flights", False)
+        self.entered.append((timeout, True))
+        if self.waits:
+            raise TimeoutError
+
+    def leave_send(self, entity: str) -> None:
+        assert entity == "flights"
+        self.entered.append((0.0, False))
 
     def batch_key(self, message: object) -> Any:
         return id(message) if self._keep_apart else None
@@ -301,6 +328,12 @@ class FakeDelivery:
     def prepare(self) -> None:
         self.prepared += 1
 
+    def try_again(self) -> None: ...
+
+    async def write(self, entity: str, messages: Sequence[AmqpMessage]) -> None:
+        assert (entity, self.sent) == ("flights", [])
+        self.spooled = len(messages)
+
     def check_sizes(self, batch: EncodedBatch) -> None: ...
 
     def new_batch(self) -> EncodedBatch:
@@ -311,7 +344,15 @@ class FakeDelivery:
         raise self.outcomes.pop(0)
 
     async def _operation(self, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
+        if self.waits:
+            assert slot.still_wanted()
+            self.clock.time += self.waits.pop(0)
+            return False
+        self.clock.time += self.queued
         self.timeouts.append(slot.attempt_timeout())
+        if self.timeouts[-1] is None:
+            assert not slot.still_wanted()
+            return False
         self.sent.append(batch.ids)
         on_start()
         if self.outcomes:
@@ -439,3 +480,73 @@ async def test_section_4_messages_are_packed_by_the_limits_of_the_link() -> None
     fake.registry.apply("flights", FailOver("test", "ann"))
     assert (await fake.run(5, body=100_000)).diverted == 5
     assert (fake.sent, fake.diverted, fake.timeouts) == ([], [None], [])
+
+
+async def test_section_4_waiting_for_a_busy_link_is_part_of_the_clock_once_the_longest_wait_is_over() -> None:
+    fake = FakeDelivery()
+    fake.clock.time, fake.waits = 4.0, [9.75, 9.75]
+    assert (await fake.run()).primary == 2
+    fake = FakeDelivery()
+    fake.clock.time, fake.waits = 4.0, [10.0]
+    assert (await fake.run()).diverted == 2
+    assert [str(error) for error in fake.diverted] == ["the link to the entity was busy with other sends"]
+    # It is the failover interval, if an attempt may not last that long.
+    fake = FakeDelivery(failover_interval=timedelta(seconds=20))
+    fake.clock.time, fake.waits = 4.0, [19.75, 20.0]
+    assert (await fake.run()).diverted == 2
+
+
+async def test_section_6_in_session_order_an_attempt_needs_a_lease() -> None:
+    fake = FakeDelivery(ordered=True)
+    leases = [0.0, 0.0, -1.0, -1.0, 0.5]
+    fake.registry.lease_seconds_left = lambda entity: leases.pop(0)  # type: ignore[method-assign]  # noqa: ARG005
+    assert (await fake.run()).primary == 2
+    assert (fake.timeouts, leases) == ([None, None, 3.0], [])
+    assert fake.entered == [(inf, True), (0.0, False)]
+
+
+async def test_section_6_in_session_order_a_send_waits_within_its_deadline_until_it_may_begin() -> None:
+    fake = FakeDelivery(ordered=True, timeout=2.0)
+    fake.waits = [0.0]
+    with pytest.raises(SendTimeoutError, match=r"not finished within the 2.0 s given by the caller"):
+        await fake.run()
+    assert (fake.entered, fake.timeouts) == ([(2.0, True)], [])
+
+
+async def test_section_4_an_attempt_that_waited_for_the_link_has_the_rest_of_the_time() -> None:
+    fake = FakeDelivery(timeout=2.0)
+    fake.queued = 1.5
+    assert (await fake.run()).primary == 2
+    assert fake.timeouts == [0.5]
+    late = FakeDelivery(timeout=2.0)
+    late.queued = 2.0
+    with pytest.raises(SendTimeoutError, match=r"not finished within the 2.0 s given by the caller"):
+        await late.run()
+    spooling = FakeDelivery(timeout=2.0, spools=True)
+    spooling.queued = 2.0
+    assert (await spooling.run()).spooled == spooling.spooled == 2
+    assert late.timeouts == spooling.timeouts == []
+
+
+async def test_section_4_a_link_that_is_refused_ends_the_send_at_once() -> None:
+    fake = FakeDelivery(AuthorizationError("no right"), FAULT)
+    fake.is_open = False
+    with pytest.raises(SendError, match="no right") as caught:
+        await fake.run()
+    assert (isinstance(caught.value.cause, AuthorizationError), len(fake.outcomes)) == (True, 1)
+
+
+@pytest.mark.parametrize(("waits", "diverted"), [(2.75, 0), (3.0, 2)])
+async def test_section_6_in_session_order_an_entity_fails_over_when_its_interval_ends_while_a_lease_is_awaited(
+    waits: float, diverted: int
+) -> None:
+    fake = FakeDelivery(FAULT, ordered=True)
+
+    async def lease(entity: str, **_: Any) -> Any:
+        if fake.timeouts and not fake.outcomes:
+            fake.clock.time = max(fake.clock.time, 1000.0 + waits)
+        return fake.registry.current(entity)
+
+    fake.registry.lease = lease  # type: ignore[method-assign]
+    result = await fake.run()
+    assert (result.diverted, result.primary) == (diverted, 2 - diverted)

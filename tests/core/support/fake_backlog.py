@@ -75,7 +75,14 @@ class Diverting:
     """A backlog sender over fake queues."""
 
     def __init__(
-        self, count: int = 2, *, order: Any = None, timeout: float | None = None, body: int = 1, queues: int = 3
+        self,
+        count: int = 2,
+        *,
+        order: Any = None,
+        timeout: float | None = None,
+        body: int = 1,
+        queues: int = 3,
+        unspooled_from: str | None = None,
     ) -> None:
         self.clock = ManualClock(1000.0)
         self.links = {f"q{number}": FakeLink(self.clock) for number in range(queues)}
@@ -91,6 +98,7 @@ class Diverting:
             lease_seconds_left=lambda _: inf,
         )
         self.failed_back = False
+        self.unspools = unspooled_from is not None
         self.health = BacklogHealth(clock=self.clock, retry_seconds=60)
         context: Any = SimpleNamespace(
             options=PairOptions(),
@@ -100,7 +108,7 @@ class Diverting:
             clock=self.clock,
             order=order,
             backlog_health=self.health,
-            unspooled_from=None,
+            unspooled_from=unspooled_from,
         )
         self.sender = BacklogSender("flights", context)
         self.deadline = Deadline(self.clock, timeout=timeout)
@@ -108,7 +116,7 @@ class Diverting:
         self.start(count, body=body)
 
     async def _lease(self, entity: str, *, timeout: float, unspools: bool) -> EntityHealth:
-        assert (entity, timeout > 0, unspools) == ("flights", True, False)
+        assert (entity, timeout > 0, unspools) == ("flights", True, self.unspools)
         return EntityHealth() if self.failed_back else EntityHealth(HealthState.FAILED_OVER)
 
     def start(self, count: int, *, body: int = 1) -> None:

@@ -25,23 +25,8 @@ MAP: Final = 0xC1
 _WIDE: Final = 0x10
 _EMPTY_LIST: Final = 0x45
 _DESCRIBED: Final = 0
-_ONE_BYTE_SIZE: Final = -1
-_FOUR_BYTE_SIZE: Final = -4
-# Bytes of a value with its constructor, by the constructor's upper half; negative: its size follows.
-_BYTES_BY_CATEGORY: Final = {
-    0x4: 1,
-    0x5: 2,
-    0x6: 3,
-    0x7: 5,
-    0x8: 9,
-    0x9: 17,
-    0xA: _ONE_BYTE_SIZE,
-    0xC: _ONE_BYTE_SIZE,
-    0xE: _ONE_BYTE_SIZE,
-    0xB: _FOUR_BYTE_SIZE,
-    0xD: _FOUR_BYTE_SIZE,
-    0xF: _FOUR_BYTE_SIZE,
-}
+# Bytes of a value with its constructor, by the constructor's upper half; of larger ones, the size follows.
+_BYTES_BY_CATEGORY: Final = {0x4: 1, 0x5: 2, 0x6: 3, 0x7: 5, 0x8: 9, 0x9: 17}
 _BYTES: Final = tuple(_BYTES_BY_CATEGORY.get(constructor >> 4, 0) for constructor in range(256))
 # Where the items of a list or map begin.
 _FIRST_ITEM: Final = {LIST: 3, MAP: 3, LIST | _WIDE: 9, MAP | _WIDE: 9, _EMPTY_LIST: 1}
@@ -59,15 +44,17 @@ def value_end(data: bytes, start: int) -> int:
     :raises ValueError, IndexError, struct.error: no value begins there, or it is truncated.
     """
     size = _BYTES[data[start]]
-    if size > 0:
+    if size:
         end = start + size
-    elif size == _ONE_BYTE_SIZE:
-        end = start + 2 + data[start + 1]
-    elif size == _FOUR_BYTE_SIZE:
-        (size,) = _read_size(data, start + 1)
-        end = start + 5 + size
-    elif data[start] == _DESCRIBED and _BYTES[data[start + 1]]:  # AMQP has no described descriptors
-        end = value_end(data, value_end(data, start + 1))
+    elif data[start] >= BINARY:
+        end = start + (5 + _read_size(data, start + 1)[0] if data[start] & _WIDE else 2 + data[start + 1])
+    elif data[start] == _DESCRIBED:
+        described = start
+        while data[described] == _DESCRIBED:
+            if data[described + 1] == _DESCRIBED:
+                raise ValueError(f"no AMQP descriptor begins at byte {described + 1}")
+            described = value_end(data, described + 1)
+        end = value_end(data, described)
     else:
         raise ValueError(f"no AMQP value begins at byte {start}")
     if end > len(data):

@@ -33,7 +33,7 @@ from servicebus_pair.core.protocol.encoded_message import (
     number_behind,
     read_number,
 )
-from servicebus_pair.core.protocol.relayed_message import MAP_START, ONLY_BROKER
+from servicebus_pair.core.protocol.relayed_message import ONLY_BROKER
 
 _WIDE: Final = 0x10
 # Numbers, times, UUIDs, texts and binaries: every decoder reads them, and none of their values is out of its range.
@@ -162,7 +162,7 @@ def _plain_items(compound: bytes) -> list[bytes]:
 
 def _position(annotations: bytes) -> tuple[int, int]:
     """Return sequence number and state."""
-    if annotations and ONLY_BROKER.fullmatch(annotations, MAP_START.get(annotations[0], 0)):
+    if ONLY_BROKER.fullmatch(annotations):
         # One search each is much faster than to split the items, and the names are long.
         number, state = (number_behind(name, annotations) if name in annotations else 0 for name in _POSITION)
     else:

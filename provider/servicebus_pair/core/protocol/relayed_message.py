@@ -71,14 +71,13 @@ _TEXT: Final = (STRING, STRING | _WIDE)
 _TIMESTAMP: Final = 0x83
 _SCHEDULED_NAME: Final = text(SCHEDULED_TIME, constructor=SYMBOL)
 _BROKER_NAMES: Final = frozenset(text(name, constructor=SYMBOL) for name in BROKER_ANNOTATIONS)
-# Nearly all messages have no other annotations than these: one match, and nothing to split.
+# Nearly all messages have no other annotations than these, or none: one match, and nothing to split.
 ONLY_BROKER: Final = re.compile(
-    b"(?:(?:"
+    b"(?:(?:\xc1..|\xd1.{8})(?:(?:"
     + b"|".join(map(re.escape, sorted(_BROKER_NAMES)))
-    + b")(?:[\x80\x81\x83].{8}|[\x70\x71].{4}|[\x54\x55].|[\x60\x61]..|[\x43-\x45]))*",
+    + b")(?:[\x80\x81\x83].{8}|[\x70\x71].{4}|[\x54\x55].|[\x60\x61]..|[\x43-\x45]))*)?",
     re.DOTALL,
 )
-MAP_START: Final = {0xC1: 3, 0xD1: 9}
 # Parts of messages that one sender repeats, remembered by their bytes.
 _MAX_REMEMBERED: Final = 1024
 _MAX_REMEMBERED_BYTES: Final = 512
@@ -211,7 +210,7 @@ class BacklogRewriter:
     def _annotations(self, annotations: bytes, scheduled: int | None, now: float) -> tuple[bytes, str | None]:
         kept: list[bytes] = []
         partition_key: str | None = None
-        if annotations and not ONLY_BROKER.fullmatch(annotations, MAP_START.get(annotations[0], 0)):
+        if not ONLY_BROKER.fullmatch(annotations):
             items = split(annotations)
             for name, value in zip(items[::2], items[1::2], strict=True):
                 if name in _BROKER_NAMES:

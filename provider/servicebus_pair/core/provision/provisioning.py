@@ -34,8 +34,7 @@ from servicebus_pair.core.protocol.backlog_queues import (
 from servicebus_pair.core.sdk.administration import Administration
 
 _log = get_logger(__name__)
-_ATTEMPTS: Final = 3
-_RETRY_DELAY_SECONDS: Final = 1.0
+_RETRY_DELAYS_SECONDS: Final = (1.0, 2.0)
 _DENIED: Final = (AuthenticationError, AuthorizationError)
 
 
@@ -100,7 +99,8 @@ class Provisioner:
 
     async def _create(self, path: str) -> ServiceError | None:
         settings = SESSION_QUEUE if is_session_queue(self._namespace, path) else BACKLOG_QUEUE
-        for attempt in range(1, _ATTEMPTS + 1):
+        delays = iter(_RETRY_DELAYS_SECONDS)
+        while True:
             try:
                 await self._administration.create_queue(path, settings)
             except EntityExistsError:
@@ -108,12 +108,12 @@ class Provisioner:
             except _DENIED as error:
                 raise _missing_right(f"creating {path}", error) from error
             except ServiceError as error:
-                if attempt == _ATTEMPTS:
+                delay = next(delays, None)
+                if delay is None:
                     return error
-                await self._clock.sleep(_RETRY_DELAY_SECONDS * attempt)
+                await self._clock.sleep(delay)
             else:
                 return None
-        raise AssertionError("unreachable: the last attempt returns")
 
 
 def _missing_right(operation: str, error: ServiceError) -> ProvisionError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ _EMPTY_PAUSE: Final = 0.05
 _MAX_LINK_MESSAGES: Final = 500
 _STOP_TIMEOUT: Final = 2.0
 _UNREADABLE: Final = "Unreadable"
+_SUBSCRIPTION: Final = re.compile("/subscriptions/", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +91,8 @@ class PairReceiver:
         self._locks = MessageLocks(self._renew, entity=entity, clock=context.clock)
         self._aside: set[ReceivedMessage] = set()
         self._keeping: asyncio.Task[None] | None = None
-        self._failures = 0
-        self._down_since = 0.0
+        self._down_since: float | None = None
+        self._pause = _FIRST_PAUSE
 
     async def __aenter__(self) -> Self:
         self._keeping = asyncio.create_task(self._locks.keep(), name=f"keep locks of {self.entity}")
@@ -341,25 +343,22 @@ class PairReceiver:
         """Wait until the entity answers a ping; return the seconds that this took."""
         started = self._clock.now()
         await self._close_link()
-        if self._failures == 0:
-            self._down_since = started
+        if self._down_since is None:
+            self._down_since, self._pause = started, _FIRST_PAUSE
             _log.warning("entity=%s: receiving waits until the primary answers a ping: %s", self.entity, error)
         while True:
-            pause = min(self._context.ping_interval, _FIRST_PAUSE * 2 ** min(self._failures, 10))
-            self._failures += 1
-            await self._clock.sleep(pause)
-            topic = self.entity.casefold().find("/subscriptions/")
-            failure = await self._context.prober.probe(
-                self.entity if topic < 0 else self.entity[:topic], timeout=_CALL_TIMEOUT
-            )
+            await self._clock.sleep(min(self._context.ping_interval, self._pause))
+            self._pause *= 2
+            queue_or_topic, *_ = _SUBSCRIPTION.split(self.entity)
+            failure = await self._context.prober.probe(queue_or_topic, timeout=_CALL_TIMEOUT)
             if failure is None or not _passes(failure):
                 return self._clock.now() - started
 
     def _note_answer(self) -> None:
-        if self._failures:
+        if self._down_since is not None:
             seconds = self._clock.now() - self._down_since
             _log.warning("entity=%s: the primary answers again after %.0f s: receiving goes on", self.entity, seconds)
-            self._failures = 0
+            self._down_since = None
 
 
 def _passes(error: ServiceError) -> bool:
