@@ -107,6 +107,8 @@ def test_the_error_names_operation_and_exception_on_one_bounded_line() -> None:
     assert str(error).startswith("send to flights on contoso: ServiceBusConnectionError: the text")
     long = classify(RuntimeError("a\nb " * 1000), where=WHERE, authenticated=False)
     assert str(long) == f"{WHERE}: RuntimeError: {'a b ' * 75}"
+    longest = classify(RuntimeError("a" * 10_000), where=WHERE, authenticated=False)
+    assert str(longest) == f"{WHERE}: RuntimeError: {'a' * 300}"
     endless = classify(RuntimeError("a" * 10_001), where=WHERE, authenticated=False)
     assert str(endless) == f"{WHERE}: RuntimeError: a word of 10001 characters"
     # Cut before it is searched for secrets, and not within one: the first part of a token has no shape.

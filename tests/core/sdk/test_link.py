@@ -219,6 +219,7 @@ async def test_time_for_attaching_is_taken_from_the_call(opening: float, left: f
     await link.send(batch_of(1), timeout=5)
     assert sender.calls == [("send", left), ("send", 5.0)]
     assert owner.meter.read() == Operations(sends=3)
+    assert owner.bounds == [5.4], "a send needs no task of its own, attaching may ignore its cancellation"
 
 
 async def test_operations_are_counted_by_kind_and_size() -> None:

@@ -12,6 +12,8 @@ from azure.servicebus import TransportType
 
 from servicebus_pair.core import Endpoint
 from servicebus_pair.core.model.errors import PairClosedError
+from servicebus_pair.core.sdk import namespace_client
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.relay.receive import RelayReceiveLink
 
@@ -39,12 +41,16 @@ async def test_senders_of_a_path_share_one_link_per_index(client: NamespaceClien
     assert client.receive_link("flights") is not client.receive_link("flights")
 
 
+@pytest.mark.usefixtures("sdk_path")
 @pytest.mark.parametrize(("dead_letter", "suffix"), [(False, "flights"), (True, "flights/$DeadLetterQueue")])
 async def test_a_receive_link_opens_its_queue(client: NamespaceClient, dead_letter: bool, suffix: str) -> None:
     receiver = client.receive_link("flights", dead_letter=dead_letter)._create_handler()
     assert receiver._entity_uri.endswith(suffix)
     assert receiver._prefetch_count == 0
-    assert client.session_link("flights", wait=1, session_id="s")._create_handler().session.session_id == "s"
+    accepting = client.session_link("flights", wait=1, session_id="s")._create_handler()
+    assert accepting.session.session_id == "s"
+    # On the public path a buffer keeps the order of a session.
+    assert accepting._prefetch_count == (0 if fast_path() else 100)
 
 
 @pytest.mark.fast_sdk
@@ -140,12 +146,15 @@ async def test_a_client_ends_once_and_says_why(client: NamespaceClient, faulted:
     ],
 )
 async def test_the_sdk_client_has_the_transport_of_its_endpoint_and_never_retries(
-    given: Endpoint, kind: TransportType, tls: bool
+    given: Endpoint, kind: TransportType, tls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read: list[Any] = []
+    monkeypatch.setattr(namespace_client, "shared_ssl_context", lambda ca_file, *, tls: read.append((ca_file, tls)))
     client = NamespaceClient(given)
     config = client._client._config
     assert (config.transport_type, config.use_tls, config.retry_total) == (kind, tls, 0)
     assert config.custom_endpoint_address is None
+    assert read == [(None, tls)], "certificates are read for TLS only"
     await client.close()
 
 

@@ -81,6 +81,11 @@ def test_a_descriptor_that_is_itself_compound_is_refused() -> None:
         decoded(array(b"\x00\xf0", bytes(100), 100))
 
 
+@pytest.mark.parametrize("descriptor", DESCRIPTORS)
+def test_a_described_array_may_have_many_elements(descriptor: bytes) -> None:
+    assert decoded(array(b"\x00" + descriptor + b"\x50", bytes(LIMIT + 1), LIMIT + 1)) == [0] * (LIMIT + 1)
+
+
 @given(
     st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=99),
     st.lists(st.binary(max_size=99), min_size=1, max_size=40),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundError, ServiceFaultError
 from servicebus_pair.core.model.options import ArmCoordinates
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue
+from servicebus_pair.core.sdk.administration import QueueDepth
 from servicebus_pair.core.sdk.administration.arm import ArmAdministration
 from tests.core.support.local_pair import endpoint, numbered
 from tests.emulator.support.arm_client import Bearer
@@ -116,19 +118,61 @@ async def test_each_cloud_has_its_own_token_audience(management_endpoint: str | 
     "lie",
     [{}, {"properties": None}, {"properties": [1]}, {"properties": {"countDetails": {"activeMessageCount": "x"}}}],
 )
-async def test_an_answer_of_another_shape_is_an_error_of_the_service(
-    monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any]
+async def test_an_answer_of_another_shape_is_an_error_of_the_service(lie: dict[str, Any]) -> None:
+    arm = answering(lie)
+    for call in (arm.message_count(QUEUES[0]), arm.queue_depths("contoso/")):
+        with pytest.raises(ServiceFaultError):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("properties", "depth", "count"),
+    [
+        ({}, (0, 0, 0, 0), 0),
+        ({"countDetails": {"activeMessageCount": None}, "sizeInBytes": None, "messageCount": None}, (0, 0, 0, 0), 0),
+        (
+            {
+                "countDetails": {
+                    "activeMessageCount": 1,
+                    "scheduledMessageCount": 2,
+                    "deadLetterMessageCount": 3,
+                    "transferMessageCount": 4,
+                },
+                "sizeInBytes": 500,
+                "messageCount": 9,
+            },
+            (1, 2, 3, 500),
+            10,
+        ),
+        # Deferred messages are in the total only.
+        ({"countDetails": {"activeMessageCount": 1}, "messageCount": 9}, (1, 0, 0, 0), 9),
+    ],
+)
+async def test_section_3_what_an_answer_lacks_is_zero(
+    properties: dict[str, Any], depth: tuple[int, int, int, int], count: int
 ) -> None:
-    async with managed_pair() as managed, managed.arm() as arm:
+    arm = answering({"properties": properties})
+    assert await arm.queue_depths("CONTOSO/") == [QueueDepth(QUEUES[0], *depth)]
+    assert await arm.queue_depths("fabrikam/") == []
+    assert await arm.message_count(QUEUES[0]) == count
 
-        async def answer(*_: object) -> dict[str, Any]:
-            return {"name": QUEUES[0].replace("/", "~"), **lie}
 
-        async def answers(*_: object) -> AsyncIterator[dict[str, Any]]:
-            yield await answer()
+class Answer(dict[str, Any]):
+    """A model of the SDK: its members are items and attributes."""
 
-        monkeypatch.setattr(arm._client.queues, "get", answer)
-        monkeypatch.setattr(arm._client.queues, "list_by_namespace", answers)
-        for call in (arm.message_count(QUEUES[0]), arm.queue_depths("contoso/")):
-            with pytest.raises(ServiceFaultError):
-                await call
+    __getattr__ = dict.__getitem__
+
+
+def answering(queue: dict[str, Any]) -> ArmAdministration:
+    """An administration of one queue, for which this is answered."""
+
+    async def answer(*_: object) -> Any:
+        return Answer(queue, name=QUEUES[0].replace("/", "~"))
+
+    async def answers(*_: object) -> AsyncIterator[Any]:
+        yield await answer()
+
+    arm = ArmCoordinates(subscription_id="s", resource_group="g", credential=Bearer())
+    made = ArmAdministration(Endpoint.from_credential("contoso.servicebus.windows.net", Bearer(), arm=arm), arm)
+    made._client = SimpleNamespace(queues=SimpleNamespace(get=answer, list_by_namespace=answers))  # type: ignore[assignment]
+    return made
