@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,11 +61,12 @@ def test_written_manifest_is_read_again_with_extra_fields(tmp_path: Path):
     ("value", "says"),
     [
         ({"version": 2}, "version is 2: this reads 1"),
+        (["version"], "a manifest is a JSON object, not a list"),
         ({"version": 0}, "version is 0: this reads 1"),
         ({"version": 1, "run": "r"}, "not a manifest, KeyError"),
         ({"version": 1, "run": "r", "entities": {"flights": {}}, "bytes": 0, "seconds": 0}, "not an entity"),
     ],
 )
-def test_invalid_manifest_is_rejected(value: dict[str, object], says: str):
+def test_invalid_manifest_is_rejected(value: Any, says: str):
     with pytest.raises(ValueError, match=says):
         PublishManifest.from_json(value)

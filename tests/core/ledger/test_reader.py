@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from servicebus_pair.core.ledger import reader
 from servicebus_pair.core.ledger.reader import Record, read_records
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -116,6 +119,38 @@ def test_a_text_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, more: s
 def test_a_damaged_folded_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1PAR1")
     with pytest.raises(ConfigurationError, match=r"a\.parquet is damaged"):
+        list(read_records(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_pipe_a_folder_and_a_link_are_no_file_of_a_ledger(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder" / name).mkdir(parents=True)
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / name).symlink_to(tmp_path / "elsewhere")
+    assert list(read_records(tmp_path)) == [None, None]
+
+
+def test_a_file_that_may_not_be_read_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jsonl").write_text(line_of(WHOLE))
+
+    def refuse(_: Path) -> BinaryIO:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(reader, "open_regular", refuse)
+    assert list(read_records(tmp_path)) == [None]
+
+
+def test_a_folded_file_that_compact_did_not_write_is_named_and_without_pyarrow_none_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {**WHOLE, **dict.fromkeys(("queue", "digest", "spool"), "x")}
+    parquet.write_table(pa.Table.from_pylist([whole]), tmp_path / "a.parquet")
+    monkeypatch.setattr(reader, "folded_problem", lambda *_: "has too much")
+    with pytest.raises(ConfigurationError, match=r"a\.parquet has too much: delete it"):
+        list(read_records(tmp_path))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"a\.parquet was compacted: install pyarrow to read it"):
         list(read_records(tmp_path))
 
 

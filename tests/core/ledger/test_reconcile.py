@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servicebus_pair.core.ledger.incidents import Incident
 from servicebus_pair.core.ledger.reconcile import (
     Found,
     History,
@@ -119,7 +120,7 @@ def test_copies_without_records_count_only_as_unrecorded(found: list[Found]):
     verdict = verdict_on(*found, sent=())
     totals = Totals.of(verdict)
     assert verdict.outcome is Outcome.UNRECORDED
-    assert (totals.messages, totals.unrecorded) == (1, 1)
+    assert (totals.messages, totals.unrecorded, totals.duplicates_predicted) == (1, 1, 0)
     assert (totals.sent, totals.delivered, totals.lost, totals.waiting, totals.dead_lettered) == (0, 0, 0, 0, 0)
 
 
@@ -138,6 +139,14 @@ def test_additional_copy_never_makes_a_message_lost(history: History, more: tupl
     assert after.copies >= before.copies
     if before.outcome is not Outcome.LOST:
         assert after.outcome is not Outcome.LOST
+
+
+def test_a_message_belongs_to_the_incident_of_its_first_divert() -> None:
+    incidents = (Incident(1, 50.0, 60.0), Incident(2, 100.0, 110.0))
+    late = Sent(Route.BACKLOG, 105.0)
+    for sent, number in (((late, DIRECT), 2), ((late, Sent(Route.BACKLOG, 60.0)), 1), ((DIRECT, SPOOLED), None)):
+        verdict = classify(History("m", QUEUE, sent), receiving_entities=[QUEUE], incidents=incidents)
+        assert verdict.incident == number
 
 
 def test_wait_is_from_divert_to_arrival_on_the_primary():

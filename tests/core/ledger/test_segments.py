@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from servicebus_pair.core.ledger import segments
 from servicebus_pair.core.ledger.segments import check_ledger, ledger_storage, open_ledger, writer_name
@@ -56,13 +57,25 @@ def test_section_9_a_move_is_in_the_store_at_once_and_sends_when_they_are_flushe
         ledger.observe(unspooled("d"))
         ledger.observe(sent("e"))
         assert list(stored(location).values()) == [["a", "b"], ["c"], ["d"]]
+        ledger.flush()
+        ledger.flush()
+        assert list(stored(location).values())[3:] == [["e"]], "without records there is no segment"
     found = stored(location)
-    assert list(found.values()) == [["a", "b"], ["c"], ["d"], ["e", 5]]
+    assert list(found.values()) == [["a", "b"], ["c"], ["d"], ["e"], [5]]
     assert {name.split("/")[1] for name in found} == {"run=monday"}
-    assert [name[-15:] for name in found] == [f"-{number:08d}.jsonl" for number in range(4)]
+    assert [name[-15:] for name in found] == [f"-{number:08d}.jsonl" for number in range(5)]
     assert {writer_name(name.rpartition("/")[2]) for name in found} == {ledger.name}
     with pytest.raises(ValueError, match="closed"):
         ledger.observe(sent("f"))
+
+
+def test_a_folder_takes_a_file_and_a_file_system_takes_segments_below_its_path(tmp_path: Path) -> None:
+    with open_ledger(tmp_path, run="r") as ledger:
+        ledger.observe(moved("a"))
+    assert list(stored(str(tmp_path)).values()) == [["a", 1]]
+    with open_ledger("s3://bucket/ledger", run="r", files=MemoryFileSystem()) as segmented:
+        segmented.observe(moved("b"))
+    assert list(stored("memory://bucket/ledger").values()) == [["b"], [1]]
 
 
 def test_section_9_sends_become_a_segment_every_few_seconds(location: str, monkeypatch: pytest.MonkeyPatch) -> None:

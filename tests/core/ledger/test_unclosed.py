@@ -6,9 +6,11 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from servicebus_pair.core.ledger import unclosed
 from servicebus_pair.core.ledger.unclosed import open_files
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.events import MessageRef, MessagesSyphoned
@@ -25,6 +27,7 @@ def test_a_file_is_open_until_its_writer_closes_it_or_falls_silent(tmp_path: Pat
         for ledger in (closed, running):
             ledger.observe(event)
         closed.close()
+        Ledger(tmp_path, run="nothing").close()
         assert found() == [running.path]
         assert found(later=61) == [], "its process was killed"
     assert found() == []
@@ -43,6 +46,31 @@ def test_files_of_the_last_days_are_looked_at_until_they_were_silent_for_so_long
             if -1 <= age <= 3 and silence < 60:
                 expected.append(path)
     assert sorted(open_files(tmp_path, now=now.timestamp(), silence=60.0)) == sorted(expected)
+
+
+def test_a_pipe_is_no_file_of_a_writer_and_what_may_not_be_read_may_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / f"day={datetime.now(UTC):%Y-%m-%d}"
+    folder.mkdir()
+    os.mkfifo(folder / "a.jsonl")
+    assert list(open_files(tmp_path, now=time.time(), silence=60.0)) == []
+
+    def refuse(_: Path) -> BinaryIO:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(unclosed, "open_regular", refuse)
+    assert list(open_files(tmp_path, now=time.time(), silence=60.0)) == [folder / "a.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "line", ["", "5", "[]", '{"kind":"sent"}', '{"kind":"a"}', '{"v":1}', '{"kind":"clos', "[" * 4_000]
+)
+def test_a_line_that_closes_nothing_leaves_a_file_open(tmp_path: Path, line: str) -> None:
+    path = tmp_path / f"day={datetime.now(UTC):%Y-%m-%d}" / "a.jsonl"
+    path.parent.mkdir()
+    path.write_text(line)
+    assert list(open_files(tmp_path, now=time.time(), silence=60.0)) == [path]
 
 
 def test_the_last_line_of_a_long_file_closes_it(tmp_path: Path) -> None:

@@ -243,3 +243,13 @@ def test_full_disk_raises_and_truncates_only_one_record(tmp_path: Path) -> None:
     ]
     assert len(truncated) == 1
     assert truncated[0].startswith(b'{"v":1,"kind":"sent","id":"ful')
+
+
+@pytest.mark.parametrize("folder", [0, 1])
+def test_a_ledger_is_not_written_through_a_link_that_its_readers_do_not_follow(tmp_path: Path, folder: int) -> None:
+    with Ledger(tmp_path / "ledger", run="r") as before:
+        linked = [before.path.parent.parent, before.path.parent][folder]
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=f"{linked.name} is a link, which no reader of the ledger follows"):
+        Ledger(tmp_path / "ledger", run="r")

@@ -33,7 +33,7 @@ class EntityManifest:
     diverted_at: float | None = None
 
     def __add__(self, other: EntityManifest) -> EntityManifest:
-        newest = other.health if other.health.since > self.health.since else self.health
+        newest = max(self.health, other.health, key=lambda health: health.since)
         slots = dict(self.slots)
         for slot, (primary, diverted) in other.slots.items():
             before = slots.get(slot, (0, 0))
