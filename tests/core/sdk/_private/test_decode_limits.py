@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.servicebus._pyamqp import _decode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,22 @@ def test_an_array_has_few_elements_without_bytes(constructor: int, small: bool) 
             # Followed by as many bytes as the array pretends to have.
             with pytest.raises(ValueError, match="AMQP array"):
                 decoded(array(prefix + kind, b"", count, size=size, small=small) + bytes(60_000))
+
+
+@pytest.mark.parametrize(
+    ("decoder", "reason"),
+    [
+        (lambda _: (b"", []), "its decoder answers differently"),
+        (lambda data: (data[:1], [None]), "its decoder answers differently"),
+        (lambda data: (data[:0], [None, None]), "its decoder answers differently"),
+        (None, "its decoder differs (TypeError)"),
+    ],
+)
+def test_a_decoder_of_another_form_is_left_as_it_is(decoder: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoders = {0xE0: decoder, 0xF0: decoder}
+    monkeypatch.setattr(_decode, "_DECODE_BY_CONSTRUCTOR", decoders)
+    assert limit_arrays.__wrapped__() == reason
+    assert decoders == {0xE0: decoder, 0xF0: decoder}
 
 
 @pytest.mark.parametrize("depth", [1, 3])

@@ -16,6 +16,7 @@ reads while it waits for something else, such as a confirmation, would keep all 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Any, Final
 
@@ -41,8 +42,9 @@ _WITHOUT_BYTES: Final = 0x4
 Decoder = Callable[..., Any]
 
 
+@cache
 def limit_arrays() -> str | None:
-    """Check each array before the SDK decodes it; repeating this changes nothing.
+    """Check each array before the SDK decodes it; done once per process.
 
     This guards every version whose decoder has the form of 7.15, also where nothing else of its inside is used.
 
@@ -59,8 +61,7 @@ def limit_arrays() -> str | None:
             rest, values = decoders[constructor](memoryview(one_null))
             if (bytes(rest), values) != (b"", [None]):
                 return "its decoder answers differently"
-            if not hasattr(decoders[constructor], "limited"):
-                decoders[constructor] = _limited(decoders[constructor], header)
+            decoders[constructor] = _limited(decoders[constructor], header)
     except Exception as error:  # noqa: BLE001 - whatever another version raises, it is not the decoder that we know
         return f"its decoder differs ({type(error).__name__})"
     return None
@@ -85,20 +86,18 @@ def check_credit(credit: int, *, given: int) -> None:
         raise ConnectionAbortedError(f"the service sent {-credit} messages that were not asked for")
 
 
+@cache
 def limit_messages() -> None:
-    """Check each part of a message before the SDK keeps it; repeating this changes nothing."""
+    """Check each part of a message before the SDK keeps it; done once per process."""
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
 
     take: Any = ReceiverLink._incoming_transfer
-    if hasattr(take, "limited"):
-        return
 
     async def take_checked(link: Any, frame: Any) -> None:
         check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
         check_credit(link.current_link_credit, given=_MAX_CREDIT)
         await take(link, frame)
 
-    take_checked.limited = True  # type: ignore[attr-defined]  # so that it is not wrapped twice
     ReceiverLink._incoming_transfer = take_checked  # type: ignore[method-assign]
 
 
@@ -107,7 +106,6 @@ def _limited(decode: Decoder, header: Struct) -> Decoder:
         _check(buffer, header)
         return decode(buffer, *depth)
 
-    decode_checked.limited = True  # type: ignore[attr-defined]  # so that it is not wrapped twice
     return decode_checked
 
 
