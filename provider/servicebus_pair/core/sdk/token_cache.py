@@ -61,7 +61,7 @@ class TokenCache:
         locks = self._locks.setdefault(asyncio.get_running_loop(), {})
         async with locks.setdefault(key, asyncio.Lock()):
             cached = self._tokens.get(key)
-            if cached is not None and cached is not seen and self._now() < cached.refresh_at:
+            if cached is not None and cached is not seen:
                 return cached.token  # another caller refreshed it while this one waited
             fresh = await self._refresh(None if force_refresh else cached, request)
             self._tokens[key] = fresh

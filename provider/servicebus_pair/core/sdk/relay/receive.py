@@ -41,11 +41,13 @@ class RelayReceiveLink(ReceiveLink):
         """Receive up to ``max_messages`` messages, until there are no more for a moment; as in ``ReceiveLink``."""
 
         async def receive(raw: RawReceiver) -> list[tuple[int, bytes]]:
-            return await raw.receive(max_messages=max_messages, wait=max_wait_time, should_stop=self._should_stop)
+            found = await raw.receive(max_messages=max_messages, wait=max_wait_time, should_stop=self._should_stop)
+            self.fell_silent = raw.fell_silent
+            return found
 
+        self.fell_silent = False
         received: list[tuple[int, bytes]] = []
         try:
-            self.fell_silent = False
             received = await self._call_raw("receive from", receive, timeout=max_wait_time + timeout)
         finally:
             # A receive that failed or was cancelled is billed as well.
@@ -53,9 +55,7 @@ class RelayReceiveLink(ReceiveLink):
                 self._client.meter.count_sizes(Operation.RECEIVE, [len(encoded) for _, encoded in received])
             else:
                 self._client.meter.count(Operation.EMPTY_RECEIVE)
-        raw = self._raw
-        self.fell_silent = raw is not None and raw.fell_silent
-        if received and raw is not None and self._should_stop():
+        if received and self._should_stop():
             self._client.meter.count(Operation.SETTLE, len(received))
             await self._call_raw(
                 "settle on", lambda each: each.release(number for number, _ in received), timeout=timeout
@@ -65,7 +65,7 @@ class RelayReceiveLink(ReceiveLink):
         until = broker_value(received[0][1], _LOCKED_UNTIL) if received else None
         lock_ends = None if until is None else until / 1000
         return [
-            RelayDelivery(encoded, delivery_id=number, receiver=raw, lock_ends=lock_ends)
+            RelayDelivery(encoded, delivery_id=number, receiver=self._raw, lock_ends=lock_ends)
             for number, encoded in received
         ]
 
