@@ -111,6 +111,7 @@ class FakeReceiver:
 async def test_a_receive_waits_briefly_if_messages_are_buffered(buffered: bool, wait: float, used: float) -> None:
     receiver = FakeReceiver("a", "b", buffered=buffered)
     link, owner = link_over(receiver)
+    assert not link.fell_silent
     found = await link.receive(max_messages=5, max_wait_time=wait, timeout=2)
     assert [each.sdk_message for each in found] == ["a", "b"]
     assert receiver.waits == [(5, used)]
@@ -212,6 +213,7 @@ async def test_credit_is_only_drained_on_an_open_link() -> None:
     transport = SimpleNamespace(drain_and_release_messages_async=drain)
     link, _ = link_over(SimpleNamespace(_handler="handler", _amqp_transport=transport))
     await link.drain_credit(timeout=2)
+    assert drained == ["handler"]
     link._handler = None
     await link.drain_credit(timeout=2)
     assert drained == ["handler"]
