@@ -210,6 +210,30 @@ async def test_section_5_a_ping_reports_its_duration_and_result(
     assert applied == [PingFailed(1000) if only_recorded else answered]
 
 
+async def test_pings_of_many_entities_open_a_hundred_connections_at_once() -> None:
+    # A message in the backlog may name any entity: the triggerer, which pings them all, has 1024 files or more.
+    open_now, most = set[str](), 0
+
+    async def send_ping(entity: str, timeout: float) -> None:
+        nonlocal most
+        assert timeout == 1
+        open_now.add(entity)
+        most = max(most, len(open_now))
+        await asyncio.sleep(1)
+        open_now.remove(entity)
+
+    primary: Any = SimpleNamespace(
+        send_link=lambda entity: SimpleNamespace(send_ping=lambda _, *, timeout: send_ping(entity, timeout))
+    )
+    registry: Any = SimpleNamespace(emit_best_effort=lambda _: None)
+    prober = Prober(primary, registry, PairOptions(), clock=ManualClock(), random=Random(0))  # noqa: S311 - unused
+
+    results = await asyncio.gather(*(prober.probe(f"e{number}", timeout=1) for number in range(1500)))
+
+    assert results == [None] * 1500
+    assert most == 100
+
+
 @pytest.mark.parametrize(
     "health",
     [

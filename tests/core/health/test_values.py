@@ -33,6 +33,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "ordered_registry._SAVE_ATTEMPTS": 3,
             "ordered_registry._RETRY_SECONDS": 0.2,
             "prober._MAX_JITTER": 1.0,
+            "prober._MAX_PINGS_AT_ONCE": 100,
             "prober._STORE_TIMEOUT": 0.5,
             "registry._STORE_TIMEOUT": 5.0,
             "registry._REFRESH_FRACTION": 0.8,

@@ -31,6 +31,9 @@ PING_TIME_TO_LIVE: Final = timedelta(seconds=1)
 _MAX_JITTER: Final = 1.0
 # A hanging store must not delay failback.
 _STORE_TIMEOUT: Final = 0.5
+# Each has a connection of its own. A message in the backlog may name any entity; the triggerer pings them all, and can
+# often open no more than 1024 files.
+_MAX_PINGS_AT_ONCE: Final = 100
 
 
 class Prober:
@@ -62,6 +65,7 @@ class Prober:
         self._close_grace = options.close_grace.total_seconds()
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(_MAX_PINGS_AT_ONCE)
 
     async def ping(self, entity: str, *, wait_for_syphons: bool = False) -> bool:
         """Check once whether ``entity`` on the primary accepts sends, and record the result.
@@ -90,9 +94,13 @@ class Prober:
     async def probe(self, entity: str, *, timeout: float) -> ServiceError | None:
         """Find out once whether ``entity`` accepts a ping, without a change of its health.
 
-        :param timeout: seconds.
+        :param timeout: seconds, from when it is its turn: 100 are probed at once.
         :returns: why it did not; ``None`` if it did.
         """
+        async with self._turns:
+            return await self._probe(entity, timeout=timeout)
+
+    async def _probe(self, entity: str, *, timeout: float) -> ServiceError | None:
         link = self._primary.send_link(entity)
         started = self._clock.now()
         failure: ServiceError | None = None
