@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 from servicebus_pair.core.model.redaction import scrub
 
@@ -25,15 +27,15 @@ def guard_library_logs(name: str) -> None:
 
     The Azure SDK logs each frame, with tokens and bodies, to whoever sets the level of all loggers.
 
-    :param name: of the logger above those of its modules; modules that are imported later are not masked.
+    :param name: of the logger above those of its modules.
     """
     library = logging.getLogger(name)
     if library.level == logging.NOTSET:
         library.setLevel(logging.WARNING)
-    for each in [name, *logging.root.manager.loggerDict]:
-        logger = logging.getLogger(each) if f"{each}.".startswith(f"{name}.") else None
-        if logger is not None and not any(isinstance(known, _SafeLines) for known in logger.filters):
-            logger.addFilter(_SafeLines())
+    factory = logging.getLogRecordFactory()
+    # Not a filter, which sees the lines of one logger only: the SDK makes more of them, later.
+    if not (isinstance(factory, _SafeRecords) and factory.library == name):
+        logging.setLogRecordFactory(_SafeRecords(name, factory))
 
 
 def printable(text: str) -> str:
@@ -59,19 +61,30 @@ class _SafeValues(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
             record.args = tuple(map(_safe_value, record.args))
-        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
-            lines = "".join(traceback.format_exception(record.exc_info[1])).splitlines()
-            # Indented, so that a text within it is no line of the log either.
-            record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
+        _hide_error(record)
         return True
 
 
-class _SafeLines(_SafeValues):
-    """For lines of others, whose templates may hold values as well."""
+class _SafeRecords:
+    """Makes the records of all loggers; those of a library without secrets, as their templates may hold values too."""
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = printable(record.getMessage()), None
-        return super().filter(record)
+    def __init__(self, library: str, make: Callable[..., logging.LogRecord]) -> None:
+        self.library = library
+        self._make = make
+
+    def __call__(self, *arguments: Any, **more: Any) -> logging.LogRecord:
+        record = self._make(*arguments, **more)
+        if f"{record.name}.".startswith(f"{self.library}."):
+            record.msg, record.args = printable(record.getMessage()), None
+            _hide_error(record)
+        return record
+
+
+def _hide_error(record: logging.LogRecord) -> None:
+    if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+        lines = "".join(traceback.format_exception(record.exc_info[1])).splitlines()
+        # Indented, so that a text within it is no line of the log either.
+        record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
 
 
 def _safe_value(value: object) -> object:

@@ -37,6 +37,7 @@ from azure.servicebus import exceptions as sdk
 from servicebus_pair.core.model import errors
 from servicebus_pair.core.model.logs import printable
 from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.model.redaction import scrub
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
 # The first match wins: subclasses stand before their bases.
@@ -90,6 +91,7 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
     :param authenticated: whether this client has authenticated before; then a refused credential is only a
         suspicion, since the SDK reports every failure of the token exchange alike.
     """
+    hide_secrets(failure)
     failure = _unwrap_credential_error(failure)
     kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
     if kind is errors.UnreachableError and _is_refused_token(failure):
@@ -105,11 +107,38 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
 
 def error_text(failure: BaseException) -> str:
     """Return the message of an exception as one line of at most 300 characters, which are printed, without secrets."""
-    text = " ".join(str(failure).split())
-    if len(text) > _MAX_SCRUBBED:
-        # What a namespace says may have any length. A secret that is cut in two would not be known.
-        text = text[:_MAX_SCRUBBED].rpartition(" ")[0] or f"a word of {len(text)} characters"
-    return printable(text)[:_MAX_CHARACTERS]
+    return printable(_bounded(" ".join(str(failure).split())))[:_MAX_CHARACTERS]
+
+
+def _bounded(text: str) -> str:
+    """Return the beginning of what a namespace says, which may have any length."""
+    if len(text) <= _MAX_SCRUBBED:
+        return text
+    # A secret that is cut in two would not be known.
+    return text[:_MAX_SCRUBBED].rpartition(" ")[0] or f"a word of {len(text)} characters"
+
+
+def hide_secrets(failure: BaseException) -> None:
+    """Mask the secrets in the text of an exception of the SDK, and of those behind it, which tracebacks show.
+
+    A gateway or an authority that repeats a request in its answer repeats its token, or the client secret.
+    """
+    waiting: list[BaseException | None] = [failure]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        waiting += [each.__cause__, each.__context__, getattr(each, "inner_exception", None)]
+        text = str(each)
+        shown = scrub(_bounded(text))
+        if shown != text:
+            each.args = (shown,)
+            if isinstance(each, azure.AzureError):
+                each.message = shown
+            if isinstance(each, azure.HttpResponseError):
+                each.response = None  # its text is shown beside the message
 
 
 def _is_refused_token(failure: BaseException) -> bool:

@@ -26,7 +26,7 @@ from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSettings
 from servicebus_pair.core.protocol.iso_duration import format_duration
 from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport, bounded_call
-from servicebus_pair.core.sdk.error_mapping import classify, error_text
+from servicebus_pair.core.sdk.error_mapping import classify, error_text, hide_secrets
 
 _CALL_TIMEOUT: Final = 30.0
 _MAX_TIME_SPAN_DAYS: Final = 10_675_199
@@ -214,6 +214,7 @@ def split_subscription(path: str) -> tuple[str, str] | None:
 
 def classify_http(failure: Exception, where: str) -> ServiceError:
     """Return the error that stands for a failed management call, by its HTTP status."""
+    hide_secrets(failure)
     if isinstance(failure, ResourceExistsError):
         return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
