@@ -72,6 +72,15 @@ def test_section_6_an_earlier_change_is_not_adopted_until_the_own_one_is_visible
     assert found == (replace(earlier, caught_up=frozenset()) if adopted else replace(OUT, last_ping=999.0))
 
 
+@pytest.mark.parametrize("epoch", [5, 6])
+def test_section_6_a_change_of_another_process_is_adopted_at_once_if_it_is_not_an_earlier_one(epoch: int) -> None:
+    for ours, theirs in (("a", "b"), ("b", "a")):
+        leases, known = Leases(REFRESH), replace(OUT, token=ours)
+        leases.saved("flights", HEALTHY, known, NOW)
+        found = replace(OUT, token=theirs, epoch=epoch)
+        assert leases.adopt("flights", known, found, NOW) == found
+
+
 def test_section_6_what_is_saved_of_a_ping_is_no_decision() -> None:
     leases = Leases(REFRESH)
     leases.saved("flights", OUT, replace(OUT, last_ping=990.0), NOW)
@@ -79,6 +88,9 @@ def test_section_6_what_is_saved_of_a_ping_is_no_decision() -> None:
     # The same state, decided again, is another decision.
     leases.saved("flights", OUT, replace(OUT, effective_at=NOW + 9), NOW)
     assert leases.seconds_to_settle("flights", NOW) == 9
+    # So is the one that was made before it, and that another process makes known again.
+    leases.saved("flights", replace(OUT, effective_at=NOW + 9), OUT, NOW)
+    assert leases.seconds_to_settle("flights", NOW) == 8
 
 
 def test_section_6_reports_of_the_latest_ping_are_kept() -> None:

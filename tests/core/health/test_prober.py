@@ -15,7 +15,13 @@ from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.health.prober import Prober, ping_message
-from servicebus_pair.core.model.errors import EntityNotFoundError, PairClosedError, ServiceError, UnreachableError
+from servicebus_pair.core.model.errors import (
+    EntityNotFoundError,
+    HealthStoreError,
+    PairClosedError,
+    ServiceError,
+    UnreachableError,
+)
 from servicebus_pair.core.model.events import HealthChanged, Pinged
 from servicebus_pair.core.model.health_transitions import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import SystemClock
@@ -76,8 +82,8 @@ def test_section_5_the_first_ping_comes_an_interval_after_the_last_one_known(
     assert prober._first_due("flights") == due
 
 
-@pytest.mark.parametrize(("timeout", "interval", "used"), [(120, 60, 60), (2, 60, 2), (120, 1, 1)])
-def test_section_5_a_ping_ends_before_the_next_one(timeout: int, interval: int, used: float) -> None:
+@pytest.mark.parametrize(("timeout", "interval", "used"), [(120, 60, 60), (2, 60, 2), (120, 1, 1), (0.5, 1, 0.5)])
+def test_section_5_a_ping_ends_before_the_next_one(timeout: float, interval: int, used: float) -> None:
     options = PairOptions(ping_timeout=timedelta(seconds=timeout), ping_primary_interval=timedelta(seconds=interval))
     unused: Any = None
     assert Prober(unused, unused, options, clock=ManualClock(), random=Random(0))._timeout == used  # noqa: S311 - unused
@@ -112,9 +118,10 @@ class FakeProber(Prober):
         self.pinged: list[float] = []
         self.shared: dict[float, dict[str, Any]] = {}
         self.failures: list[Exception] = []
+        self.jitter = 0.0
         self._pings = pings
         registry: Any = SimpleNamespace(current=lambda _: self.health, refresh=self._refresh)
-        random: Any = SimpleNamespace(uniform=lambda *_: 0)
+        random: Any = SimpleNamespace(uniform=lambda *_: self.jitter)
         options = PairOptions(ping_primary_interval=timedelta(seconds=10))
         unused: Any = None
         super().__init__(unused, registry, options, clock=self.clock, random=random)
@@ -140,6 +147,7 @@ class FakeProber(Prober):
     ("shared", "pinged"),
     [
         ({}, [1010, 1020, 1030]),
+        ({1010: {"last_ping": 1008}}, [1018, 1028, 1038]),
         ({1020: {"last_ping": 1018}}, [1010, 1028, 1038]),
         ({1020: {"last_ping": 1010}}, [1010, 1020, 1030]),
         ({1020: {"last_ping": 1009}}, [1010, 1020, 1030]),
@@ -155,6 +163,13 @@ async def test_section_5_pings_have_a_fixed_rate_and_those_of_other_processes_co
     prober.shared = shared
     await prober._run("flights")
     assert prober.pinged == pinged
+
+
+async def test_section_5_a_process_that_lets_another_one_ping_first_goes_on_a_little_after_it() -> None:
+    prober = FakeProber(pings=3)
+    prober.jitter, prober.shared = 0.5, {1020.5: {"last_ping": 1018}}
+    await prober._run("flights")
+    assert prober.pinged == [1010.5, 1028.5, 1038.5]
 
 
 async def test_section_5_an_unexpected_error_does_not_end_the_pings_and_a_closed_client_does() -> None:
@@ -241,7 +256,10 @@ async def test_pings_of_many_entities_open_a_hundred_connections_at_once() -> No
         EntityHealth(HealthState.FAILING_BACK, since=900),
     ],
 )
-async def test_section_6_a_ping_begins_no_failback_during_another_one_or_a_hold(health: EntityHealth) -> None:
+@pytest.mark.parametrize("error", [None, HealthStoreError("the store is down")])
+async def test_section_6_a_ping_begins_no_failback_during_another_one_or_a_hold_or_without_the_store(
+    health: EntityHealth, error: HealthStoreError | None
+) -> None:
     async def send_ping(_: object, *, timeout: float) -> None:
         assert timeout == 60
 
@@ -251,6 +269,8 @@ async def test_section_6_a_ping_begins_no_failback_during_another_one_or_a_hold(
 
     async def change(_: str, event: Any) -> bool:
         applied.append(event)
+        if error is not None:
+            raise error
         return True
 
     registry: Any = SimpleNamespace(emit_best_effort=lambda _: None, change=change, current=lambda _: health)

@@ -19,6 +19,6 @@ class ManualClock:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        self.time += seconds
+        self.time += max(0.0, seconds)
         self.sleeps.append(seconds)
         await asyncio.sleep(0)

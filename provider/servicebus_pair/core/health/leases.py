@@ -87,7 +87,7 @@ class Leases:
     def observed(self, entity: str, health: EntityHealth, now: float) -> None:
         """Take note of a decision that was loaded or saved for the first time."""
         lease = self._of(entity)
-        settle = max(0.0, health.effective_at - health.since)
+        settle = health.effective_at - health.since
         lease.observed_at = now
         lease.acts_at = now + settle if now < health.effective_at + settle else now
 

@@ -132,7 +132,7 @@ class OrderedHealthRegistry(HealthRegistry):
             if now < renewal:
                 await self.wait_for_change(entity, timeout=min(renewal - now, self.leases.duration))
             elif not await self._loaded(entity, timeout=ends - now):
-                await self._clock.sleep(max(0.0, min(_RETRY_SECONDS, ends - self._clock.now())))
+                await self._clock.sleep(min(_RETRY_SECONDS, ends - self._clock.now()))
 
     def waiting(self, entity: str) -> int:
         """Return how many callers wait in :meth:`lease`; they send nothing."""
@@ -224,4 +224,4 @@ class OrderedHealthRegistry(HealthRegistry):
     def _seconds_to_wait(self, entity: str, health: EntityHealth, now: float, *, unspools: bool) -> float:
         if health.state is HealthState.FAILING_BACK and not (unspools and health.spool):
             return self.leases.duration / 2
-        return self.leases.seconds_to_settle(entity, now) if self._shared else 0.0
+        return self.leases.seconds_to_settle(entity, now)

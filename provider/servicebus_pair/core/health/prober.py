@@ -61,7 +61,7 @@ class Prober:
         self._by_link = options.probe == "link"
         self._interval = options.ping_primary_interval.total_seconds()
         # A ping that takes longer than the interval would delay the next one.
-        self._timeout = min(options.ping_timeout.total_seconds(), max(self._interval, 1.0))
+        self._timeout = min(options.ping_timeout.total_seconds(), self._interval)
         self._close_grace = options.close_grace.total_seconds()
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -168,7 +168,7 @@ class Prober:
         """Ping at a fixed rate, so that a slow ping does not delay the next; another process's ping also counts."""
         due, known_ping = self._first_due(entity), self._registry.current(entity).last_ping
         while self._registry.current(entity).failed_over:
-            await self._clock.sleep(max(0.0, due - self._clock.now()))
+            await self._clock.sleep(due - self._clock.now())
             health = await self._registry.refresh(entity, timeout=_STORE_TIMEOUT)
             if not health.failed_over:
                 return
@@ -197,8 +197,8 @@ class Prober:
     def _first_due(self, entity: str) -> float:
         health, now = self._registry.current(entity), self._clock.now()
         last_seen = health.since if health.last_ping is None else max(health.since, health.last_ping)
-        due = last_seen + self._interval
-        return (due if now < due < now + self._interval else now + self._interval) + self._jitter()
+        due = min(last_seen, now) + self._interval
+        return (due if due > now else now + self._interval) + self._jitter()
 
     def _jitter(self) -> float:
         return self._random.uniform(0, min(_MAX_JITTER, self._interval / 10))

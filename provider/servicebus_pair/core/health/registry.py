@@ -96,9 +96,7 @@ class HealthRegistry:
 
     def unwatch(self, entity: str) -> None:
         """End one :meth:`watch` of ``entity``."""
-        self._watched[entity.casefold()] -= 1
-        if self._watched[entity.casefold()] <= 0:
-            del self._watched[entity.casefold()]
+        self._watched -= Counter([entity.casefold()])
 
     async def refresh(self, entity: str, *, timeout: float = _STORE_TIMEOUT) -> EntityHealth:
         """Adopt what other processes have shared about ``entity``, if it is newer.
@@ -244,7 +242,7 @@ class HealthRegistry:
                 await self.refresh(self._names[entity])
                 if entity in self._unsaved:
                     self._save_soon(entity)
-            pause = max(0.0, interval - (self._clock.now() - began))
+            pause = began + interval - self._clock.now()
 
     def _load_soon(self, entity: str) -> asyncio.Task[bool]:
         """Load the shared health, or join the load in progress; the result says whether that worked."""

@@ -18,6 +18,7 @@ import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Final, TypeVar
 
 from servicebus_pair.core.health.leases import FAILBACK_POLL_SECONDS
@@ -229,7 +230,7 @@ class SessionOrdering:
         await self._hold(entity, BeginFailback(reason, "syphon", uuid.uuid4().hex, name), empty)
 
     def _may_hold(self, entity: str) -> bool:
-        return self._clock.now() >= self._hold_again_at.get(entity.casefold(), 0.0)
+        return self._clock.now() >= self._hold_again_at.get(entity.casefold(), -inf)
 
     async def _hold(self, entity: str, begin: BeginFailback, empty: Callable[[], Awaitable[bool]]) -> bool:
         """Hold all sends, and end the route that ``begin`` says if ``empty`` says then that nothing is left on it."""
@@ -244,11 +245,14 @@ class SessionOrdering:
             raise
         await registry.change(entity, CompleteFailback(token) if is_empty else AbandonFailback(token))
         health = registry.current(entity)
-        done = is_empty and not (health.spool if begin.spool else health.failed_over)
-        self._futile_holds[key] = 0 if done else self._futile_holds[key] + 1
+        if is_empty and not (health.spool if begin.spool else health.failed_over):
+            self._futile_holds.pop(key, None)
+            self._hold_again_at.pop(key, None)
+            return True
+        self._futile_holds[key] += 1
         pause = min(_FIRST_PAUSE_OF_HOLDS * 2 ** (self._futile_holds[key] - 1), _LONGEST_PAUSE_OF_HOLDS)
-        self._hold_again_at[key] = 0.0 if done else self._clock.now() + pause
-        return done
+        self._hold_again_at[key] = self._clock.now() + pause
+        return False
 
     async def _leave_empty_spool(self, entity: str) -> bool:
         spool = self._spool
@@ -268,11 +272,10 @@ class SessionOrdering:
         A large backlog that is being moved, or one that nobody moves, is neither.
         """
         registry = self._registry
-        seconds = FAILBACK_POLL_SECONDS if wait else 0.0
-        if wait and registry.is_shared:
+        deadline = self._clock.now() + FAILBACK_POLL_SECONDS
+        if registry.is_shared:
             # Others learn of the ping, and what they say then has to be read here.
-            seconds += 2 * registry.leases.refresh
-        deadline = self._clock.now() + seconds
+            deadline += 2 * registry.leases.refresh
         remaining = self._session_queues
         while registry.current(entity).state is HealthState.FAILED_OVER:
             caught_up = registry.current(entity).caught_up
@@ -280,7 +283,7 @@ class SessionOrdering:
             listing = await self._find(entity, waiting, self._lists)
             if not listing:
                 return listing is not None
-            if self._clock.now() >= deadline:
+            if not wait or self._clock.now() >= deadline:
                 break
             remaining = listing
             await self._clock.sleep(_LOOK_PAUSE)

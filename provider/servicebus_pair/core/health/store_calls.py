@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from math import inf
 from typing import Any, Final, TypeVar
 
 from servicebus_pair.core.model.daemon_thread import HANG_SECONDS, DaemonThread
@@ -34,7 +35,7 @@ class StoreCalls:
         self._store: Any = store
         self._thread = DaemonThread("health store")
         self._running: asyncio.Task[Any] | None = None
-        self._began = 0.0
+        self._hangs_at = inf
 
     async def load(self, entity: str) -> EntityHealth | None:
         """Return the stored health. :raises TimeoutError: this call or one before it hangs."""
@@ -64,15 +65,13 @@ class StoreCalls:
             await self._wait_for(self._running)
         task = asyncio.ensure_future(call())
         self._running = task
-        self._began = asyncio.get_running_loop().time()
+        self._hangs_at = asyncio.get_running_loop().time() + HANG_SECONDS
         task.add_done_callback(_retrieve)
         await self._wait_for(task)
         return task.result()
 
     async def _wait_for(self, call: asyncio.Task[Any]) -> None:
-        remaining = self._began + HANG_SECONDS - asyncio.get_running_loop().time()
-        if remaining > 0:
-            await asyncio.wait({call}, timeout=remaining)
+        await asyncio.wait({call}, timeout=self._hangs_at - asyncio.get_running_loop().time())
         if not call.done() and call is self._running:
             raise TimeoutError(f"the health store has not answered for {HANG_SECONDS:g} s or more")
 

@@ -16,7 +16,7 @@ class Clock(Protocol):
         """Seconds since the Unix epoch; never runs backwards."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait; 0 seconds or fewer let other tasks run."""
 
 
 class SystemClock:
