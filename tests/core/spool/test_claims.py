@@ -102,6 +102,27 @@ async def test_the_claim_of_a_process_that_ended_is_taken_over_by_one(
     assert list((tmp_path / "claims").iterdir()) == []
 
 
+async def test_a_claim_that_ends_while_it_is_looked_at_is_refused_this_time(
+    tmp_path: Path, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, read = leave_claim(tmp_path, expired_claim(clock)), FolderStorage.read
+
+    def end_and_read(storage: FolderStorage, name: str) -> bytes:
+        storage.delete(name)
+        return read(storage, name)
+
+    monkeypatch.setattr(FolderStorage, "read", end_and_read)
+    async with claims_in(tmp_path, clock).claim("flights") as refused:
+        assert (refused, list(claim.parent.iterdir())) == (None, [])
+
+
+async def test_what_no_process_can_have_written_is_no_claim(tmp_path: Path, clock: SteppedClock) -> None:
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "flights").symlink_to(tmp_path)
+    async with claims_in(tmp_path, clock).claim("flights") as claim:
+        assert claim is not None
+
+
 class PausedAfterRead(FolderStorage):
     """Returns what was read only once ``resumed`` is set."""
 

@@ -155,6 +155,16 @@ async def test_a_damaged_file_is_set_aside_and_what_is_whole_is_delivered(settin
     assert setting.files("messages") == []
 
 
+async def test_a_torn_file_that_holds_more_than_its_name_says_counts_nothing_as_set_aside(setting: Setting) -> None:
+    await setting.write("flights", "a", "b", "c")
+    [batch] = await setting.spool.batches()
+    path = setting.folder / batch.name
+    path.with_name(path.name.replace("-3.spool", "-1.spool")).write_bytes(path.read_bytes()[:-5])
+    path.unlink()
+    report = await setting.empty()
+    assert (report.moved_total, report.left, report.set_aside) == (2, 0, {})
+
+
 async def test_what_another_process_empties_is_left_to_it(setting: Setting) -> None:
     await setting.write("flights", "a")
     other = Claims(setting.storage, clock=Waiting(setting.clock.time), owner="other")

@@ -196,7 +196,7 @@ class FolderStorage:
                 _sync_folder(each.parent)
             except OSError:
                 # What lies above the spool belongs to others and need not be readable.
-                if each != self._folder and self._folder not in each.parents:
+                if not each.is_relative_to(self._folder):
                     break
                 raise
             made.add(each)

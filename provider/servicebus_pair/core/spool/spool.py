@@ -110,8 +110,7 @@ class Spool:
         self._alarmed = False
         self._looked = False
         self._thread = DaemonThread("the spool")
-        self._last_time = 0
-        self._used_bytes = 0
+        self._last_time = self._used_bytes = 0
         self._oldest_at = inf
         self._listed_at = -inf
         self._name: str | None = None
@@ -253,7 +252,7 @@ class Spool:
         """Like :meth:`set_aside`, for some messages of a batch."""
         stem = SET_ASIDE + batch.name.removeprefix(_MESSAGES).removesuffix(_SUFFIX)
         content = encode_file(batch.entity, messages, created_at=batch.written_at, key=self._key)
-        await self._write_aside(f"{stem}-{uuid.uuid4().hex[:8]}{_SUFFIX}", content, reason)
+        await self._write_aside(f"{stem}-{uuid.uuid4().hex}{_SUFFIX}", content, reason)
 
     async def _give_reason(self, name: str, reason: str) -> None:
         _log.error("spool: %s is set aside: %s", name, reason)
@@ -301,7 +300,7 @@ class Spool:
 
     def _new_name(self, entity: str, messages: int, now: float) -> str:
         self._last_time = max(self._last_time + 1, int(now * _NANOSECONDS))
-        name = f"{self._last_time:0{_TIME_DIGITS}d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
+        name = f"{self._last_time:0{_TIME_DIGITS}d}-{uuid.uuid4().hex}-{messages}{_SUFFIX}"
         if _NAME.fullmatch(name) is None:
             raise SpoolError(f"the spool holds a file of {entity} whose name is of the far future: remove it")
         return f"{_MESSAGES}/{folder_name(entity)}/{name}"
