@@ -176,6 +176,11 @@ async def test_section_2_a_send_that_timed_out_doubles_the_time_of_the_next_up_t
     with pytest.raises(LocksExpiringError):
         await sending.send()
     assert len(sending.destination.attempts) == 2, "too little time remains of the lock"
+    latency = 9.0
+    sending.entries.clear()
+    sending.add(*numbered(1), send_before=sending.clock.time - started + 36)
+    await sending.send()
+    assert sending.context.attempts.current("flights") == 18, "a confirmation came within half of the time"
 
 
 @pytest.mark.parametrize(("error", "sizes"), [(RefusedError, [4, 3, 1]), (MessageTooLargeError, [4, 2, 2])])

@@ -89,6 +89,11 @@ async def test_section_6_a_refusal_is_raised_only_if_nothing_was_moved_or_dead_l
                 await fake.syphon.drain()
         else:
             assert list((await fake.syphon.drain()).failures) == ["q0"]
+    both = FakeSyphon(0, 1)
+    both.transport.queues["q0"].errors["receive"] = denied
+    both.transport.entities["flights"].refuse = lambda _: denied
+    with pytest.raises(AuthorizationError, match="the right Listen on q0"):
+        await both.syphon.drain()
     refusing = FakeSyphon(1)
     refusing.transport.entities["flights"].refuse = lambda _: denied
     for _ in range(2):

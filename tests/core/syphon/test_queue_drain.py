@@ -340,7 +340,7 @@ async def test_section_6_a_paused_drain_releases_its_locks_and_receives_nothing(
 
 
 @pytest.mark.parametrize(
-    ("max_links", "batch", "helped"), [(2, 10, True), (1, 10, False), (0, 10, False), (2, 1, False)]
+    ("max_links", "batch", "helped"), [(2, 10, True), (2, 2, True), (1, 10, False), (0, 10, False), (2, 1, False)]
 )
 async def test_section_6_full_batches_open_another_link_while_one_is_free(
     max_links: int, batch: int, helped: bool
@@ -386,6 +386,19 @@ async def test_section_6_the_next_search_starts_at_the_message_found_last() -> N
     drain.queue.errors["peek"] = BUSY
     drain.drain._expects_more = False
     assert not await drain.drain._is_finished(), "the next step reports a failing queue"
+    drain.clock.time += 65.5
+    for left in (0, 3):
+        drain.counters.left = left
+        assert (await drain.drain._is_finished(), drain.counters.left) == (True, left or 1)
+
+
+async def test_section_6_the_search_starts_again_only_if_nothing_is_found_from_the_second_message_on() -> None:
+    drain = Drain(selection=Selection.of(["flights"]))
+    drain.put(1, "delays")
+    drain.put(1)
+    for peeks in ([(1, 5)], [(1, 5), (2, 5)]):
+        assert await drain.drain._find_workable()
+        assert drain.queue.called("peek") == peeks
 
 
 async def test_section_6_a_destination_that_another_link_is_retrying_is_checked_again_soon() -> None:

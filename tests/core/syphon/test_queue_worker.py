@@ -168,6 +168,21 @@ async def test_section_6_waiting_entries_whose_locks_end_are_abandoned() -> None
     assert (work.queue.called("abandon"), work.waiting, work.worker.waiting_for_destination) == ([["m0", "m1"]], 0, {})
 
 
+async def test_section_6_of_waiting_entries_only_those_whose_locks_end_are_abandoned() -> None:
+    work = Work(2)
+    for _ in range(9):
+        work.context.backoff.record_failure("flights", "busy", now=EPOCH, started=EPOCH + 1)
+    await work.steps()
+    work.clock.time += 20
+    work.put(2)
+    await work.steps()
+    work.clock.time = EPOCH + 36
+    work.queue.errors["receive"] = ServerBusyError("busy")
+    with pytest.raises(ServerBusyError):
+        await work.steps()
+    assert (work.queue.called("abandon"), work.waiting) == ([["m0", "m1"]], 2)
+
+
 async def test_section_6_at_most_four_batches_wait_and_the_others_are_left_to_their_locks() -> None:
     work = Work(60, max_batch_messages=10)
     work.flights.refuse = busy
@@ -240,12 +255,12 @@ async def test_section_6_release_without_locked_messages_calls_nothing_and_a_fai
 async def test_section_6_in_the_old_form_no_message_overtakes_an_earlier_one_of_its_session(
     locked: set[int], moved: list[str], abandoned: list[str] | None
 ) -> None:
-    work = Work(ordered=True)
+    work = Work(ordered=True, max_batch_messages=6)
     for number, session in enumerate("abcab-"):
         work.queue.put("flights", f"{session}{number}", session_id=None if session == "-" else session)
     work.queue.locked |= locked
     await work.steps()
-    assert work.flights.ids == moved
+    assert (work.flights.ids, work.queue.called("peek")) == (moved, [(1, 6)])
     assert work.queue.called("abandon") == ([] if abandoned is None else [abandoned])
     assert work.worker.held_back is (abandoned is not None)
     work.queue.locked.clear()
@@ -297,6 +312,7 @@ async def test_section_6_what_waited_for_a_destination_is_sent_one_batch_at_a_ti
     for sent in (10, 20, 30):
         await work.steps()
         assert (work.waiting, work.flights.ids) == (30 - sent, [f"m{n}" for n in range(sent)])
+    assert work.queue.called("request") == [10, 10], "with the first batch, and once nothing waits any more"
 
 
 async def test_section_6_in_the_old_form_nothing_is_sent_behind_a_message_whose_lock_ends() -> None:
@@ -467,12 +483,17 @@ async def test_section_6_waiting_entries_need_no_further_permit() -> None:
 async def test_section_6_unused_permits_are_returned_and_a_full_batch_takes_more() -> None:
     work = Work(rate=50, max_batch_messages=16)
     work.clock.time += 1
+    work.queue.errors["receive"] = ServerBusyError("busy")
+    with pytest.raises(ServerBusyError):
+        await work.steps()
+    assert work.context.rate_limiter._tokens == 50
+    del work.queue.errors["receive"]
     await work.steps()
     assert work.context.rate_limiter._tokens == pytest.approx(50)
     work.put(40)
     work.clock.time += 1
     await work.steps(3)
-    assert work.queue.called("receive") == [1, 1, 16, 16]
+    assert work.queue.called("receive") == [1, 1, 1, 16, 16]
     assert work.context.rate_limiter._tokens == pytest.approx(50 - 33)
 
 

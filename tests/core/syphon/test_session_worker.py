@@ -288,5 +288,22 @@ async def test_section_6_a_worker_whose_destination_takes_long_counts_on_no_more
 
     work.flights.refuse = take_long
     assert await work.steps() == [True]
-    # 16 messages in 8 s; 24 are left.
+    # 16 messages in 8 s, so that 10 can be moved in 5 s; 24 are left.
     assert (len(work.session.messages), reports.said) == (24, [])
+    assert work.session.called("peek")[-1] == (16 + 10 + 1, 1)
+
+
+async def test_section_6_a_worker_whose_destination_takes_no_time_counts_on_any_number() -> None:
+    reports = Reports()
+    work = Work(1_000, reports=reports)
+    await work.steps()
+    assert (len(work.session.messages), reports.said) == (984, [("flights", "q")])
+
+
+async def test_section_6_permits_for_what_could_not_be_received_are_returned() -> None:
+    work = Work(1, rate=50)
+    work.clock.time += 1
+    work.session.errors["receive"] = ServerBusyError("busy")
+    with pytest.raises(ServerBusyError):
+        await work.steps()
+    assert work.context.rate_limiter._tokens == 50

@@ -217,7 +217,7 @@ class BatchSender:
         :raises LocksExpiringError: the link was free too late.
         :raises ServiceError: the batch was not confirmed.
         """
-        started, timeout = -inf, 0.0
+        started = timeout = -inf
 
         def take_turn() -> float | None:
             nonlocal started, timeout

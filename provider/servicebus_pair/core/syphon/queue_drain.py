@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from math import inf
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError
@@ -49,7 +50,7 @@ class QueueDrain:
         self._last_moved_at = context.clock.now()
         self._last_done = counters.done
         self._failures = QueueFailures(run, queue, counters)
-        self._retry_delay = 0.0
+        self._retry_delay = inf
         self._idle_steps = 0
         self._skipped = 0
         self._received_any = False
@@ -152,13 +153,13 @@ class QueueDrain:
         return count
 
     def _record_step(self, count: int, *, moved: bool) -> None:
-        self._received_any = count > 0
+        self._received_any = bool(count)
         self._expects_more = moved and not self._worker.received_few
-        self._skipped += 0 if moved else count
         if moved:
             self._last_moved_at, self._idle_steps, self._all_received = self._context.clock.now(), 0, False
         else:
             self._idle_steps += 1
+            self._skipped += count
 
     async def _is_finished(self) -> bool:
         if self._run.stopped.is_set():

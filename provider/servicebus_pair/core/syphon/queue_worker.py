@@ -179,8 +179,7 @@ class QueueWorker:
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits or self._source.fell_silent
         if received:  # in the order of their numbers
-            ends = received[0].sequence_number, received[-1].sequence_number
-            self.highest_sequence_number = max(self.highest_sequence_number, *ends)
+            self.highest_sequence_number = max(self.highest_sequence_number, received[-1].sequence_number)
         return received
 
     async def _acquire_permits(self) -> int:
@@ -226,14 +225,13 @@ class QueueWorker:
         return ordered
 
     async def _first_not_held(self, last: int) -> dict[tuple[str, str] | None, int]:
-        """Return the first message of each session, up to a sequence number, that is not locked by this worker."""
+        """Return the first message of each session that is not locked by this worker, at least up to a number."""
         held = {each.sequence_number for each in self._locked.values()}
         found: dict[tuple[str, str] | None, int] = {}
         async for page in self.readable_pages(1):
             for message in page:
-                number = message.sequence_number
-                if number not in held and number <= last:
-                    found.setdefault(session_of(message), number)
+                if message.sequence_number not in held:
+                    found.setdefault(session_of(message), message.sequence_number)
             if page[-1].sequence_number >= last:
                 break
         return found

@@ -76,7 +76,6 @@ class SessionWorker:
         self._received_full_batch = False
         self._highest_sequence_number = 0
         self._watched: str | None = None
-        self._lock_seconds = self._lock_ends = 0.0
         self._remember_lock()
 
     async def step(self, *, wait: float) -> bool:
@@ -172,7 +171,7 @@ class SessionWorker:
                 await self._settlement.dead_letter(message, error)
         if again:
             await self._complete(again)
-        return count > 0
+        return bool(received)
 
     async def _is_empty(self) -> bool:
         """Peek behind what was received, if that was not all that was requested: quicker than to wait for more."""

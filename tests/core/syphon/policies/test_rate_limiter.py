@@ -28,13 +28,15 @@ async def test_permits_are_granted_at_the_rate(rate: float):
     assert rate * clock.time * 0.9 - 1 <= granted <= rate * clock.time + 1
 
 
-async def test_unused_permits_add_up_to_one_second():
+@pytest.mark.parametrize(("rate", "permits"), [(10, 10), (1.5, 1), (0.5, 1)])
+async def test_unused_permits_add_up_to_one_second(rate: float, permits: int):
     clock = ManualClock()
-    limiter = RateLimiter(10, clock=clock)
+    limiter = RateLimiter(rate, clock=clock)
+    assert (await limiter.acquire(100), clock.time) == (1, pytest.approx(1 / rate))
     await clock.sleep(3600)
-    assert await limiter.acquire(100) == 10
-    limiter.release(10)
-    assert await limiter.acquire(100) == 10
+    assert await limiter.acquire(100) == permits
+    limiter.release(permits)
+    assert await limiter.acquire(100) == permits
 
 
 @pytest.mark.parametrize("rate", [0.5, 3.0, 100.0, 1500.0])
