@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.servicebus._pyamqp.error import AMQPException
 
-from servicebus_pair.core.sdk._private.frame_reader import FrameReader
+from servicebus_pair.core.sdk._private.frame_reader import FrameReader, mapped_error
 from tests.core.support.frames import FrameConnection
 
 pytestmark = pytest.mark.fast_sdk
@@ -76,6 +78,28 @@ async def test_several_listeners_go_on_once_one_has_read() -> None:
     async with asyncio.timeout(1):
         assert await asyncio.gather(*listeners) == [True, True, True]
     assert len(taken) == 1
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("wait", "seconds"), [(False, 0.2), (0.5, 0.5), (1.0, 1.0), (True, 60.0)])
+async def test_the_sdk_reads_for_as_long_as_it_asks_for(wait: Any, seconds: float) -> None:
+    """It looks at what has changed after each read, also when another task has read."""
+    connection, clock = FrameConnection(), asyncio.get_running_loop().time
+    reader(connection, [])
+    began = clock()
+    reading = [asyncio.create_task(connection._read_frame(wait=wait)) for _ in range(2)]
+    asyncio.get_running_loop().call_later(60.0, connection.reader.feed_data, FLOW)
+    assert await asyncio.wait_for(reading[0], 90.0) is True
+    assert clock() - began == pytest.approx(seconds, abs=0.01)
+    assert await asyncio.wait_for(reading[1], 90.0) is True
+
+
+def test_only_private_errors_of_the_sdk_are_mapped() -> None:
+    mapped, other = ConnectionError("mapped"), ConnectionError("other")
+    transport = SimpleNamespace(create_servicebus_exception=lambda *_, **__: mapped)
+    owner = SimpleNamespace(_amqp_transport=transport, _config=SimpleNamespace(custom_endpoint_address=None))
+    assert mapped_error(owner, AMQPException(b"amqp:internal-error")) is mapped
+    assert mapped_error(owner, other) is other
 
 
 @pytest.mark.parametrize(

@@ -62,19 +62,26 @@ class FrameReader:
 
     async def _read(self, wait: Any = True, **_: Any) -> bool:  # noqa: FBT002 - the SDK's parameter
         """Stand in for the SDK's ``_read_frame``; return True, so that the SDK looks at what has changed."""
-        timeout: float | None = self._connection._socket_timeout if wait is False else wait
+        timeout: float | None
+        match wait:
+            case True:
+                timeout = None
+            case False:
+                timeout = self._connection._socket_timeout
+            case _:
+                timeout = wait
         before = self._last_read
         async with self._lock:
-            if self._last_read is not before:
-                return True
-            if not await self._process():
-                chunk = await self._receive(None if wait is True else timeout)
-                if not chunk:
-                    return True
-                self._buffer, self._position = self._buffer[self._position :] + chunk, 0
-                await self._process()
-            self._last_read = object()
+            if self._last_read is before and (await self._process() or await self._take_chunk(timeout)):
+                self._last_read = object()
         return True
+
+    async def _take_chunk(self, timeout: float | None) -> bool:
+        """Deal with what has arrived; return False if nothing did in time."""
+        chunk = await self._receive(timeout)
+        self._buffer, self._position = self._buffer[self._position :] + chunk, 0
+        await self._process()
+        return bool(chunk)
 
     async def _receive(self, timeout: float | None) -> bytes:
         """Return what has arrived; nothing if that takes too long. :raises OSError: the connection is gone."""

@@ -102,7 +102,7 @@ class RawSender:
         channel, handle = self._session.channel, uint(self._link.handle)
         tag = binary(struct.pack(">I", self._link.delivery_count & 0xFFFFFFFF))
         size = self._connection._remote_max_frame_size - _FRAME_OVERHEAD
-        for start in range(0, len(payload) or 1, size):
+        for start in range(0, len(payload) or size, size):
             part = payload[start : start + size]
             more = _TRUE if start + size < len(payload) else _FALSE
             fields = (handle, uint(delivery_id), tag, uint(message_format), _FALSE, more)
