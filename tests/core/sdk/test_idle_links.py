@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.sdk.idle_links import IdleLinks
@@ -28,6 +28,10 @@ class FakeLink:
         self.is_connected = False
 
 
+@example(most=2, calls=[(number, "succeeds") for number in (0, 1, 2, 3, 0)])
+@example(most=2, calls=[(0, "succeeds"), (1, "succeeds"), (0, "fails"), (1, "fails"), (2, "succeeds")])
+@example(most=2, calls=[(0, "succeeds"), (1, "succeeds"), (0, "begins"), (2, "succeeds")])
+@example(most=4, calls=[*((number, "succeeds") for number in range(4)), (0, "begins"), (1, "begins"), (4, "succeeds")])
 @given(
     most=st.integers(1, 4),
     calls=st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["succeeds", "begins", "ends", "fails"])), max_size=60),
@@ -35,6 +39,7 @@ class FakeLink:
 def test_as_many_idle_connections_as_allowed_are_kept_those_used_last(most: int, calls: list[tuple[int, str]]) -> None:
     links = [FakeLink(str(number)) for number in range(8)]
     bounded = IdleLinks("contoso", most)
+    assert [bounded.crowded] == [False]
     order: list[FakeLink] = []
     for time, (number, event) in enumerate(calls):
         link = links[number]

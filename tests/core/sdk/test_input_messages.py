@@ -44,6 +44,11 @@ async def test_section_4_only_the_unread_messages_of_a_collection_remain(given: 
     assert all(one is other for one, other in zip(messages.remaining(), remaining, strict=True))
 
 
+@pytest.mark.parametrize(("given", "unread"), [(ROWS[0], ROWS[:1]), (ROWS, ROWS), (iter(ROWS), [])])
+def test_section_4_all_remains_of_what_was_not_read(given: Any, unread: list[Any]) -> None:
+    assert InputMessages(given).remaining() == unread
+
+
 async def test_section_4_a_stream_keeps_its_position() -> None:
     source = stream(3)
     messages = InputMessages(source)

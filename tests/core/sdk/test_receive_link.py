@@ -204,6 +204,19 @@ async def test_settlements_are_bounded_as_a_whole(count: int, seconds: float) ->
 
 
 @pytest.mark.fast_sdk
+async def test_deferred_messages_are_removed_together_on_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[Any] = []
+
+    async def remove(_: Any, numbers: list[int], *, timeout: float) -> None:
+        removed.append((numbers, timeout))
+
+    monkeypatch.setattr(receive_link, "remove_deferred", remove)
+    link, owner = link_over(SimpleNamespace())
+    assert await link.remove_deferred([3, 5], timeout=2)
+    assert (removed, owner.meter.read()) == ([([3, 5], 2)], Operations(receives=2))
+
+
+@pytest.mark.fast_sdk
 async def test_credit_is_only_drained_on_an_open_link() -> None:
     drained: list[Any] = []
 
