@@ -92,11 +92,15 @@ async def test_receives_are_billed_by_message_and_by_each_64_kb(setting: Setting
     assert {each.locked_until for each in received} == {datetime.fromtimestamp(LOCKED_UNTIL / 1000, UTC)}
 
 
-async def test_a_receive_that_fails_is_billed_as_an_empty_one(setting: Setting) -> None:
+async def test_a_receive_that_fails_is_billed_as_an_empty_one_and_says_nothing_of_silence(setting: Setting) -> None:
+    setting.deliver(200)
+    await setting.receive()
+    silent = [setting.link.fell_silent]
     setting.receiver._connection._error = ConnectionAbortedError("gone")
     with pytest.raises(UnreachableError, match="receive from q on contoso"):
         await setting.receive()
-    assert setting.billed == Operations(empty_receives=1)
+    assert setting.billed == Operations(receives=1, empty_receives=1)
+    assert [*silent, setting.link.fell_silent] == [True, False]
 
 
 async def test_a_receive_that_hangs_ends_with_its_wait_and_its_timeout(setting: Setting) -> None:
