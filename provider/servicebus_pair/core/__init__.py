@@ -25,10 +25,11 @@ if TYPE_CHECKING:
         ScheduleResult,
         SendResult,
     )
-    from servicebus_pair.core.pair.drill import DrillReport, drill_id, is_ping
+    from servicebus_pair.core.pair.drill import DrillReport, drill_id
     from servicebus_pair.core.pair.namespace_pair import NamespacePair
     from servicebus_pair.core.pair.settings import PairSettings, read_pair_settings
     from servicebus_pair.core.pair.sync_bridge import SyncBridge
+    from servicebus_pair.core.protocol.amqp_message import is_ping
     from servicebus_pair.core.receive.receiver import InboundMessage, PairReceiver
     from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, ManagedIdentity
     from servicebus_pair.core.send.sender import PairSender
@@ -90,10 +91,11 @@ __getattr__ = lazy_exports(
             "ScheduleResult",
             "SendResult",
         ],
-        "pair.drill": ["DrillReport", "drill_id", "is_ping"],
+        "pair.drill": ["DrillReport", "drill_id"],
         "pair.namespace_pair": ["NamespacePair"],
         "pair.settings": ["PairSettings", "read_pair_settings"],
         "pair.sync_bridge": ["SyncBridge"],
+        "protocol.amqp_message": ["is_ping"],
         "receive.receiver": ["InboundMessage", "PairReceiver"],
         "sdk.credentials": ["ClientSecret", "DefaultIdentity", "ManagedIdentity"],
         "send.sender": ["PairSender"],

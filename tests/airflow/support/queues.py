@@ -29,7 +29,7 @@ def contents(served: RemoteNamespace, queue: str) -> list[PeekedMessage]:
     """Every message of a queue that is no ping, in order."""
     from azure.servicebus import ServiceBusClient
 
-    from servicebus_pair.core.health.prober import PING_CONTENT_TYPE
+    from servicebus_pair.core.protocol.amqp_message import PING_CONTENT_TYPE
 
     with (
         ServiceBusClient.from_connection_string(served.connection_string) as client,

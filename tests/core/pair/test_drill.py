@@ -27,8 +27,8 @@ from servicebus_pair.core.model.events import (
     Route,
 )
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
-from servicebus_pair.core.pair.drill import _Drill, _DrillObserver, drill_id, is_ping
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.pair.drill import _Drill, _DrillObserver, drill_id
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, is_ping
 from tests.core.support.encoding import properties_of
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint, numbered, open_quick_pair
 from tests.core.support.manual_clock import ManualClock

@@ -14,6 +14,7 @@ from servicebus_pair.core.model.errors import InvalidMessageError, SendError
 from servicebus_pair.core.protocol.amqp_message import (
     MAX_PROPERTIES_BYTES,
     MAX_PROPERTY_BYTES,
+    PING_CONTENT_TYPE,
     Header,
     check_message,
     new_message,
@@ -110,8 +111,13 @@ def with_annotation(value: Any) -> ServiceBusMessage:
         (with_annotation(amqp_typed("TIMESTAMP", 2**62)), "of the years 1 to 9999"),
         (ServiceBusMessage("x", message_id="odd", time_to_live=timedelta(days=50)), "time to live is 4320000000 ms"),
         (ServiceBusMessage("x", message_id="odd", time_to_live=timedelta(seconds=-1)), "allowed are 1 to 4294967295"),
+        # The broker would take it and deliver it to nobody.
+        (
+            ServiceBusMessage("x", message_id="odd", content_type=PING_CONTENT_TYPE),
+            "content type is application/vnd.ms-servicebus-p",
+        ),
     ],
-    ids=["text", "integer", "far future", "50 days", "negative"],
+    ids=["text", "integer", "far future", "50 days", "negative", "content type of a ping"],
 )
 @pytest.mark.parametrize("failed_over", [False, True])
 async def test_section_4_both_routes_refuse_the_same_messages_before_anything_is_sent(

@@ -123,8 +123,8 @@ async def test_what_cannot_be_read_is_dead_lettered_and_pings_are_skipped() -> N
     async with open_local_pair("flights", unchecked=True) as local:
         bad = proton.Message(id="bad", body="x", properties={"value": proton.char("z")})
         await asyncio.to_thread(send_raw, local.primary, "flights", bad)
-        ping = ServiceBusMessage(b"", message_id="ping", content_type="application/vnd.ms-servicebus-ping")
-        await send(local.pair, ping, *numbered(1))
+        assert await local.pair.ping("flights")
+        await send(local.pair, *numbered(1))
         async with local.pair.receiver("flights") as receiver:
             taken = await receiver.receive(max_messages=3, linger=1)
             assert ids(taken) == ["m0"]

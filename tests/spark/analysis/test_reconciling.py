@@ -20,12 +20,12 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from pyspark.sql import SparkSession
 
-from servicebus_pair.core.health.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger.reconcile import History as Known
 from servicebus_pair.core.ledger.reconcile import Outcome, Verdict, classify
 from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.ledger.usage import operations_for_record
 from servicebus_pair.core.pricing import Operations
+from servicebus_pair.core.protocol.amqp_message import PING_CONTENT_TYPE
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from servicebus_pair.spark.jobs import reconcile as job
 from tests.spark.conftest import BACKLOG_QUEUES, Pair

@@ -21,11 +21,10 @@ from servicebus_pair.core.model.health_transitions import EntityMissing, PingFai
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.protocol.amqp_message import PING_CONTENT_TYPE, AmqpMessage, new_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
 _log = get_logger(__name__)
-PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
 PING_TIME_TO_LIVE: Final = timedelta(seconds=1)
 # Random delay in seconds, so that the processes that share a store do not all ping at once.
 _MAX_JITTER: Final = 1.0

@@ -14,7 +14,7 @@ from datetime import timedelta
 from math import inf
 from typing import Any, Final, Protocol
 
-from servicebus_pair.core.health.prober import PING_CONTENT_TYPE, PING_TIME_TO_LIVE, ping_message
+from servicebus_pair.core.health.prober import PING_TIME_TO_LIVE, ping_message
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import DrillError, PairError, ServiceError
 from servicebus_pair.core.model.events import (
@@ -87,11 +87,6 @@ def drill_id(application_properties: Mapping[Any, Any] | None) -> str | None:
         if name in (DRILL_PROPERTY, DRILL_PROPERTY.encode()):
             return value.decode() if isinstance(value, bytes) else str(value)
     return None
-
-
-def is_ping(content_type: str | bytes | None) -> bool:
-    """Return whether a received message is a ping, by its content type."""
-    return content_type in (PING_CONTENT_TYPE, PING_CONTENT_TYPE.encode())
 
 
 class PairUnderDrill(Protocol):

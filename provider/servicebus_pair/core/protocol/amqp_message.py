@@ -24,6 +24,8 @@ TIMESTAMPS: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 """Times from the year 1 to 9999, in milliseconds since 1970: what the service and the SDK can read."""
 MAX_TIME_TO_LIVE: Final = 2**32 - 1
 """The longest time to live that a header holds, in milliseconds."""
+PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
+"""Content type of a ping, which the service and our receivers discard."""
 MAX_PROPERTY_BYTES: Final = 32 * 1024
 """The longest application property that the service takes."""
 MAX_PROPERTIES_BYTES: Final = 64 * 1024
@@ -39,6 +41,7 @@ _SHORT_LENGTH: Final = 2
 _LONG_LENGTH: Final = 5
 _LONGEST_SHORT: Final = 255
 _SECTION_BYTES: Final = 12
+_PINGS: Final = (PING_CONTENT_TYPE, PING_CONTENT_TYPE.encode())
 _MILLISECOND: Final = timedelta(milliseconds=1)
 DIGEST_BYTES: Final = 8
 
@@ -139,8 +142,13 @@ def body_digest(message: AmqpMessage) -> str | None:
     return digest.hexdigest()
 
 
+def is_ping(content_type: object) -> bool:
+    """Return whether a message is a ping, by its content type."""
+    return content_type in _PINGS
+
+
 def check_message(message: AmqpMessage) -> None:
-    """Check what the service rejects of every message (SPEC section 4).
+    """Check what the service rejects of every message (SPEC section 4), or would discard.
 
     It would answer with an internal error for the whole batch, and the sender would have to find out which message it
     was.
@@ -149,6 +157,8 @@ def check_message(message: AmqpMessage) -> None:
     """
     if message.header is not None and message.header.time_to_live is not None:
         _check_time_to_live(message.header.time_to_live)
+    if message.properties is not None and message.properties.content_type in _PINGS:
+        raise InvalidMessageError(f"content type is {PING_CONTENT_TYPE}: no receiver would get it, as pings have it")
     if message.annotations:
         _check_schedule(message.annotations.get(SCHEDULED_TIME, message.annotations.get(_SCHEDULED_KEY)))
     properties = message.application_properties

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Self
 
-from servicebus_pair.core.health.prober import PING_CONTENT_TYPE, Prober
+from servicebus_pair.core.health.prober import Prober
 from servicebus_pair.core.model.checks import non_empty_text
 from servicebus_pair.core.model.errors import ConfigurationError, LockLostError, PairError, ServiceError
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
+from servicebus_pair.core.protocol.amqp_message import is_ping
 from servicebus_pair.core.receive.message_fields import UnreadableMessageError, message_fields
 from servicebus_pair.core.receive.message_locks import MessageLocks
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
@@ -189,7 +190,7 @@ class PairReceiver:
         if not received:
             await self._after_nothing(self._clock.now() - started)
         self._locks.hold(received)
-        pings = [each for each in received if each.decode_error is None and _is_ping(each)]
+        pings = [each for each in received if each.decode_error is None and is_ping(each.content_type)]
         if pings:
             await self._settle_received(pings, "complete")
         return [message for each in received if each not in pings for message in await self._readable(each)]
@@ -363,10 +364,6 @@ class PairReceiver:
 
 def _passes(error: ServiceError) -> bool:
     return error.retriable or error.triggers_failover
-
-
-def _is_ping(received: ReceivedMessage) -> bool:
-    return received.content_type in (PING_CONTENT_TYPE, PING_CONTENT_TYPE.encode())
 
 
 def _all_fields(received: ReceivedMessage) -> dict[str, Any]:

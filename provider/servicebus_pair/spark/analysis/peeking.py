@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from servicebus_pair.core import Endpoint, PairSettings, SyncBridge
+from servicebus_pair.core import Endpoint, PairSettings, SyncBridge, is_ping
 from servicebus_pair.core.errors import EntityNotFoundError, SessionLockedError
-from servicebus_pair.core.health import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger import Location
 from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.protocol import (
@@ -236,7 +235,7 @@ def _marker(queue: _Queue, location: str) -> dict[str, Any]:
 
 def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
     location: str
-    if message.content_type == PING_CONTENT_TYPE:
+    if is_ping(message.content_type):
         location = PING
     elif queue.tap:
         location = Location.RECEIPT
