@@ -17,6 +17,9 @@ _SIGNED: Final = (
     "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessSignature=SharedAccessSignature sr=sb%3A%2F%2Fcontoso&"
     f"sig={quote(_KEY, safe='')}&se=1893456000&skn=Root"
 )
+# A client secret of one's own choice, in the forms of a connection that the guide shows.
+_PASSWORD: Final = "c4nary-c4nary"
+_URI: Final = f"servicebus-namespace://app:{_PASSWORD}@contoso.servicebus.windows.net/?authentication=client_secret"
 # "c4nary" in Base64, by where it begins.
 _ENCODED: Final = ("YzRuYXJ5", "M0bmFye", "jNG5hcn")
 CANARIES: Final[dict[str, Any]] = {
@@ -31,6 +34,9 @@ CANARIES: Final[dict[str, Any]] = {
     "signature": _SIGNED,
     "key": _KEY,
     "client secret": _CLIENT_SECRET,
+    "connection as a URI": _URI,
+    "connection as a URI in a URI": quote(_URI, safe=""),
+    "connection in JSON": json.dumps({"conn_type": "servicebus_namespace", "host": "h", "password": _PASSWORD}),
     "password in the query of a URL": "s3://bucket/folder?user=u&password=c4nary-c4nary",
     "token": "eyJhbGciOiJub25lIn0.eyJjNG5hcnkiOiJjNG5hcnkifQ.c4naryc4nary",
 }

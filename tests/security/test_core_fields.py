@@ -106,7 +106,7 @@ def test_a_connection_string_in_the_wrong_field_is_told_where_it_belongs(name: s
 def test_hosts_addresses_and_names_are_validated_as_such(name: str, value: str):
     base = BASES["client_secret" if name == "authority" else "connection_string"]
 
-    with pytest.raises(ConfigurationError, match=f"{name} is not allowed: it must be"):
+    with pytest.raises(ConfigurationError, match=f"{name} (is not allowed: it must be|holds a password)"):
         read_endpoint({**base, name: value})
 
 
@@ -151,7 +151,7 @@ def test_the_key_of_the_spool_is_in_its_place_and_not_shown():
     ],
 )
 def test_the_location_of_the_spool_has_no_credentials(location: str):
-    with pytest.raises(ConfigurationError, match="spool is a URL with credentials or a query") as raised:
+    with pytest.raises(ConfigurationError, match=r"spool (is a URL with credentials|holds a password)") as raised:
         read_pair_settings({**OTHER, "spool": location})
 
     assert not disclosed(str(raised.value))

@@ -363,6 +363,18 @@ async def test_what_is_planted_in_a_spool_holds_up_no_message(tmp_path: Path, pl
     await spool_in(tmp_path).write("flights", [new_message(b"b")])
 
 
+async def test_a_damaged_file_is_set_aside_without_a_copy(tmp_path: Path):
+    """A planted one may be large and take nothing of the disk, unlike its copy."""
+    await spool_in(tmp_path).write("flights", [new_message(b"a")])
+    [planted] = (tmp_path / "messages" / "flights").iterdir()
+    planted.write_bytes(planted.read_bytes()[:-1])
+    inode = planted.stat().st_ino
+
+    await emptied(tmp_path, spool_in(tmp_path))
+
+    assert [each.stat().st_ino for each in (tmp_path / "set-aside" / "flights").glob("*.spool")] == [inode]
+
+
 async def test_a_file_that_no_spool_writes_is_not_read_into_memory(tmp_path: Path):
     spool = spool_in(tmp_path)
     for entity in ("flights", "gates"):

@@ -251,12 +251,12 @@ async def test_what_is_set_aside_keeps_its_bytes_and_its_reason(tmp_path: Path, 
     await spool.write("flights", [new_message("x"), new_message("y")])
     [batch] = await spool.batches()
     before = (tmp_path / batch.name).read_bytes()
-    await spool.set_aside(batch, "torn")
     await spool.set_messages_aside(batch, (await spool.read(batch)).messages[:1], "refused")
+    await spool.set_aside(batch, "torn")
     aside = sorted((tmp_path / "set-aside" / "flights").iterdir())
     assert [path.read_text() for path in aside if path.suffix == ".reason"] == ["refused\n", "torn\n"]
     assert (tmp_path / batch.name.replace("messages", "set-aside")).read_bytes() == before
-    assert [each.name for each in await spool.batches()] == [batch.name]
+    assert await spool.batches() == []
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "x-y-1.spool", "1-2-x.spool", ".hidden.spool"])

@@ -75,8 +75,8 @@ def test_identity_requires_the_hosts_of_both_namespaces():
 
 
 INVALID_WRITES = {
-    "option ledger is not allowed: allowed is path or URL of a folder": {"ledger": "s3a://user:word@bucket"},
-    "option spool is not allowed: allowed is an absolute path or a URL": {"spool": "s3://user:word@bucket"},
+    "option ledger holds a password, which is not shown here": {"ledger": "s3a://user:word@bucket"},
+    "option spool holds a password, which is not shown here": {"spool": "s3://user:word@bucket"},
     "option credential is missing: allowed are env:NAME": {"credential": "", "entity": "flights"},
     "option colour is unknown: allowed are credential, primaryNamespace": {"colour": "red"},
     "option sessionId is not for writing: allowed are": {"sessionid": "s"},

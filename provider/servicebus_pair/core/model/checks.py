@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.model.redaction import scrub, secret_kind
+from servicebus_pair.core.model.redaction import OF_A_URL, scrub, secret_kind
 
 _HOST: Final = r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _HOST_ADDRESS: Final = re.compile(_HOST)
@@ -99,6 +99,8 @@ def no_secret(name: str, value: Any, *, belongs: str = "in a field for secrets")
     :param belongs: says where such a value belongs.
     """
     kind = secret_kind(value)
+    if kind == OF_A_URL:
+        belongs += ", or where the library of a store finds it"
     if kind is not None:
         raise ConfigurationError(f"{name} holds {kind}, which is not shown here: it belongs {belongs}")
 

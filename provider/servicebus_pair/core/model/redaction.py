@@ -10,16 +10,17 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final
 
+OF_A_URL: Final = "a password"
+"""The kind of secret that a URL has, before its host or in its query."""
 _MASK: Final = "***"
 _EQUALS: Final = r"\s*(?:=|%3D)\s*"
 _NAMES: Final = r"(?:SharedAccessKey|SharedAccessSignature|AccountKey|client_?secret|\bsig)"
 _NAMED: Final = re.compile(rf"{_NAMES}{_EQUALS}(?P<secret>[^;&\s'\"]+)", re.IGNORECASE)
-# In JSON, also in JSON that is a string of another, and in Python's way of writing it.
+# In JSON, also in JSON that is a string of another, and in Python's way of writing it. A connection has a password.
 _MEMBER: Final = re.compile(
-    rf"{_NAMES}\\*[\"']\s*:\s*(?P<quote>\\*[\"'])(?P<secret>(?:(?!(?P=quote))(?:\\.|.))+)", re.IGNORECASE
+    rf"(?:{_NAMES}|password)\\*[\"']\s*:\s*(?P<quote>\\*[\"'])(?P<secret>(?:(?!(?P=quote))(?:\\.|.))+)", re.IGNORECASE
 )
-# Masked in texts, and left to those who check addresses where a value is given. A path has one slash of the two left;
-# a password may have slashes, unlike a port.
+# A path has one slash of the two left; a password may have slashes, unlike a port.
 _URL_PASSWORD: Final = re.compile(
     r":/{1,2}[^\s/?#:@\"'<>]*:(?!\d{1,5}/)(?P<secret>[^\s/?#\"'<>]+|[^\s?#\"'<>@]{1,200})@"
 )
@@ -49,9 +50,9 @@ _SHAPES: Final = (
     ("a key", _KEY),
     ("a client secret", _CLIENT_SECRET),
     ("a token", _TOKEN),
-    ("a password", _QUERY_PASSWORD),
+    (OF_A_URL, _QUERY_PASSWORD),
+    (OF_A_URL, _URL_PASSWORD),
 )
-_MASKED: Final = (*(shape for _, shape in _SHAPES), _URL_PASSWORD)
 # A character of a text, or an encoded one of a URL.
 _CHARACTER: Final = re.compile(r"%[0-7][0-9A-Fa-f]|.", re.DOTALL)
 # Shorter secrets would mask ordinary words.
@@ -109,7 +110,7 @@ def _unquoted(text: str) -> tuple[str, list[int]]:
 
 def _secrets_in(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
     """Return where secrets are: learned, given and known by their shapes."""
-    shaped = (match.span("secret") for shape in _MASKED for match in shape.finditer(text))
+    shaped = (match.span("secret") for _, shape in _SHAPES for match in shape.finditer(text))
     return [*_learned_in(text, secrets), *shaped]
 
 

@@ -154,16 +154,17 @@ class _Entity:
             self.failure = str(error)
             return False
         except ForeignFileError as error:
-            await self._spool.move_aside(batch, str(error))
+            await self._spool.set_aside(batch, str(error))
             self.set_aside += batch.messages
             return True
         # Files are found by the folded path; what is written anew keeps the path as the sender wrote it.
         batch = replace(batch, entity=content.entity)
+        damage = None
         if content.damage is not None:
-            await self._spool.set_aside(batch, f"{content.damage}; the messages that are whole are delivered")
+            damage = f"{content.damage}; the messages that are whole are delivered"
             self.set_aside += max(0, batch.messages - len(content.messages))
         remaining = await self._send(batch, content)
-        await self._spool.keep_only(batch, remaining)
+        await self._spool.keep_only(batch, remaining, damage=damage)
         return not remaining
 
     async def _send(self, batch: SpooledBatch, content: SpoolFile) -> Sequence[AmqpMessage]:

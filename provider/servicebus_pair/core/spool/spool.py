@@ -225,24 +225,30 @@ class Spool:
         """
         return decode_file(await self._call("read", self.storage.read, batch.name), key=self._key)
 
-    async def keep_only(self, batch: SpooledBatch, messages: Sequence[AmqpMessage]) -> None:
-        """Replace a batch by some of its messages, in its place in the order; none deletes it."""
+    async def keep_only(
+        self, batch: SpooledBatch, messages: Sequence[AmqpMessage], *, damage: str | None = None
+    ) -> None:
+        """Replace a batch by some of its messages, in its place in the order; none deletes it.
+
+        :param damage: the batch is set aside instead of deleted, for this reason.
+        """
         if messages and len(messages) == batch.messages:
             return
         if messages:
             stem = batch.name.rpartition("-")[0]
             content = encode_file(batch.entity, messages, created_at=batch.written_at, key=self._key)
             await self._call("write to", self.storage.replace, f"{stem}-{len(messages)}{_SUFFIX}", content)
-        await self._call("delete from", self.storage.delete, batch.name)
+        if damage is None:
+            await self._call("delete from", self.storage.delete, batch.name)
+        else:
+            await self.set_aside(batch, damage)
         self._listed_at = -inf
 
     async def set_aside(self, batch: SpooledBatch, reason: str) -> None:
-        """Copy a batch as it is to where nothing is delivered from, with the reason in a file beside it."""
-        content = await self._call("read", self.storage.read, batch.name)
-        await self._write_aside(SET_ASIDE + batch.name.removeprefix(_MESSAGES), content, reason)
+        """Move a batch as it is to where nothing is delivered from, with the reason in a file beside it.
 
-    async def move_aside(self, batch: SpooledBatch, reason: str) -> None:
-        """Like :meth:`set_aside`, without reading it and for good: it may be large, and hardly take any of the disk."""
+        It is not copied: it may be large, and hardly take any of the disk.
+        """
         name = SET_ASIDE + batch.name.removeprefix(_MESSAGES)
         await self._give_reason(name, reason)
         await self._call("write to", self.storage.move, batch.name, name)
@@ -252,15 +258,13 @@ class Spool:
         """Like :meth:`set_aside`, for some messages of a batch."""
         stem = SET_ASIDE + batch.name.removeprefix(_MESSAGES).removesuffix(_SUFFIX)
         content = encode_file(batch.entity, messages, created_at=batch.written_at, key=self._key)
-        await self._write_aside(f"{stem}-{uuid.uuid4().hex}{_SUFFIX}", content, reason)
+        name = f"{stem}-{uuid.uuid4().hex}{_SUFFIX}"
+        await self._give_reason(name, reason)
+        await self._call("write to", self.storage.replace, name, content)
 
     async def _give_reason(self, name: str, reason: str) -> None:
         _log.error("spool: %s is set aside: %s", name, reason)
         await self._call("write to", self.storage.replace, f"{name}.reason", f"{reason}\n".encode())
-
-    async def _write_aside(self, name: str, content: bytes, reason: str) -> None:
-        await self._give_reason(name, reason)
-        await self._call("write to", self.storage.replace, name, content)
 
     async def _check_room(self, size: int, now: float) -> None:
         # Either way: the clock may go back.
