@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +14,19 @@ from azure.servicebus.aio import ServiceBusClient
 from servicebus_emulator import Emulator, Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_pair.core.model import errors
-from servicebus_pair.core.model.errors import ServiceError
-from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.model.errors import ServiceError, SpoolError
+from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.pair.connection_check import (
     Attempts,
     CheckResult,
     _choose_queue,
     check_namespace,
+    check_spool,
     evaluate_attempts,
 )
 from servicebus_pair.core.pair.endpoint_settings import read_endpoint
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.spool.spool import Spool
 from tests.core.support.entra import open_entra_namespaces, pair_settings
 from tests.core.support.local_pair import endpoint
 
@@ -219,6 +222,24 @@ async def test_unreachable_or_frozen_namespace_is_reported_within_timeout(emulat
         )
     assert (silent.reach.works, refused.reach.works) == (False, False)
     assert str(refused).startswith("n: reach no (")
+
+
+@pytest.mark.parametrize("problem", ["", "x" * 200, "x" * 201])
+async def test_a_spool_is_checked_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    assert await check_spool(PairOptions()) is None
+    assert await check_spool(PairOptions(spool=str(tmp_path))) == CheckResult(works=True)
+
+    async def found(_: Spool) -> str:
+        return problem
+
+    async def fail(_: Spool) -> str:
+        raise SpoolError(problem)
+
+    for each in (found, fail):
+        monkeypatch.setattr(Spool, "problem", each)
+        assert await check_spool(PairOptions(spool=str(tmp_path))) == CheckResult(works=False, why=problem[:200])
 
 
 async def test_identity_is_checked_through_resource_manager(emulator: Emulator) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from servicebus_pair.core.model.errors import PairClosedError
 from servicebus_pair.core.model.events import Event, MessagesSyphoned, SyphonFailed
+from servicebus_pair.core.pair.continuous_syphon import run_continuously
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
+from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
 # Seconds in which a syphon opens its links and moves a message: the public interface of the SDK sleeps meanwhile.
@@ -60,6 +65,26 @@ async def test_section_6_a_failure_long_after_the_last_one_is_the_first_again() 
         await put_and_move(both, 3)
         assert await put_and_move(both, 4) == pytest.approx(1, abs=SLACK)
         assert [each.failures for each in both.recorder.of(SyphonFailed)] == [1, 2, 1]
+
+
+async def test_section_6_a_syphon_that_ran_for_more_than_two_minutes_is_started_again_after_a_second() -> None:
+    clock, events = ManualClock(1.0), list[Any]()
+    runs: list[tuple[float, Exception | None]] = [(ran, RuntimeError("x")) for ran in (0.0, 120.0, 120.5, 5.0)]
+
+    async def run(*, wait_for_permissions: bool) -> None:
+        assert wait_for_permissions
+        seconds, error = runs.pop(0)
+        clock.time += seconds
+        if error is not None:
+            raise error
+
+    syphon: Any = SimpleNamespace(run=run)
+    for last in (PairClosedError("closing"), None):
+        runs.append((1.0, last))
+        await run_continuously(lambda: syphon, clock=clock, emit=events.append)
+        assert runs == []
+    assert [(each.failures, each.restart_in) for each in events] == [(1, 1), (2, 2), (1, 1), (2, 2)]
+    assert (clock.sleeps, events[-1].at) == ([1, 2, 1, 2], 1.0 + 245.5 + 4)
 
 
 async def test_section_7_a_pair_closes_while_its_syphon_waits_to_start_again() -> None:

@@ -16,7 +16,7 @@ import pytest
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import TopicDescription
 from servicebus_pair.core import DrainReport, DrillReport, EntityHealth, HealthState, SendResult
-from servicebus_pair.core.model.errors import DrillError
+from servicebus_pair.core.model.errors import DrillError, ServiceFaultError
 from servicebus_pair.core.model.events import (
     HealthChanged,
     MessageRef,
@@ -185,7 +185,7 @@ class FakePair:
     """
 
     def __init__(self, *, ordered: bool, drain: DrainReport, arrived: int, primary: int) -> None:
-        self.clock = ManualClock(1000.0)
+        self.clock = ManualClock(1.0)
         self.calls: list[Any] = []
         self.interrupted = False
         self.messages: list[AmqpMessage] = []
@@ -244,7 +244,7 @@ class FakePair:
         return True
 
 
-async def drilled(pair: FakePair, messages: int, monkeypatch: pytest.MonkeyPatch) -> DrillReport:
+async def drilled(pair: FakePair, messages: int, monkeypatch: pytest.MonkeyPatch, *, both: bool = False) -> DrillReport:
     async def no_pings(_: object) -> None:
         return None
 
@@ -252,7 +252,9 @@ async def drilled(pair: FakePair, messages: int, monkeypatch: pytest.MonkeyPatch
     shared: Any = SimpleNamespace(clock=pair.clock, registry=pair, order=pair.order)
     limit = timedelta(seconds=30)
     made: Any = pair
-    return await _Drill(made, shared, "flights", "ann", limit).run(messages, timedelta(minutes=3))
+    drill = _Drill(made, shared, "flights", "ann", limit, both=both)
+    monkeypatch.setattr(drill, "_sender", lambda: pair)
+    return await drill.run(messages, timedelta(minutes=3))
 
 
 @pytest.mark.parametrize(("ordered", "failed_over", "draining"), [(False, 2.0, 5.0), (True, 8.0, 6.0)])
@@ -293,6 +295,29 @@ async def test_drill_reports_each_deviation(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
+@pytest.mark.parametrize("both", [False, True])
+async def test_a_drill_of_both_namespaces_reports_what_the_backlog_took(
+    both: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = FakePair(ordered=False, drain=DrainReport(), arrived=3, primary=0)
+    report = await drilled(pair, 3, monkeypatch, both=both)
+    assert report.findings == ("3 marked messages went to the backlog and not to the spool",) * both
+
+
+async def test_section_6_a_drill_whose_drain_fails_in_session_order_raises_its_error_and_ends_its_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = FakePair(ordered=True, drain=DrainReport(), arrived=0, primary=0)
+
+    async def fail() -> DrainReport:
+        raise ServiceFaultError("broken")
+
+    pair.run = fail  # type: ignore[method-assign]
+    with pytest.raises(ServiceFaultError):
+        await drilled(pair, 1, monkeypatch)
+    assert pair.calls[1:] == [("fail over", "flights", "ann", timedelta(milliseconds=1), "")]
+
+
 @pytest.mark.parametrize(
     ("pages", "seconds", "delivered"),
     [
@@ -306,7 +331,7 @@ async def test_drill_reports_each_deviation(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_drill_searches_for_its_ping_during_its_lifetime(
     pages: list[list[str]], seconds: float, delivered: bool | None
 ) -> None:
-    clock, asked = ManualClock(), list[int]()
+    clock, asked = ManualClock(1.0), list[int]()
 
     async def peek(*, max_messages: int, timeout: float, from_sequence_number: int) -> list[Any]:
         assert (max_messages, timeout) == (250, 5.0)
