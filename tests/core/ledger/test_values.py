@@ -40,7 +40,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "unclosed._LAST_LINE_BYTES": 4096,
             "unclosed._BEGAN_WITHIN": 172_800.0,
             "writer.LEDGER_VERSION": 1,
-            "writer._END_OF_LINE": 10,
             "partitions._DAY": timedelta(days=1),
         },
     )

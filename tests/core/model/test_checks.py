@@ -15,6 +15,7 @@ from servicebus_pair.core.model.checks import (
     duration,
     host_address,
     integer,
+    is_folder,
     message_rate,
     no_secret,
     non_empty_text,
@@ -118,6 +119,14 @@ def test_a_secret_is_sent_where_it_belongs_without_being_quoted(check: Check) ->
     with pytest.raises(ConfigurationError, match="it belongs elsewhere"):
         no_secret("field", secret, belongs="elsewhere")
     no_secret("field", "plain")
+
+
+@pytest.mark.parametrize(
+    ("location", "folder"),
+    [(None, False), ("/data/spool", True), ("file:///data", True), ("s3://bucket/spool", False), ("a://b", False)],
+)
+def test_a_folder_is_a_path_or_a_url_of_one(location: str | None, folder: bool) -> None:
+    assert is_folder(location) is folder
 
 
 @pytest.mark.parametrize(

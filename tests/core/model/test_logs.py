@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from servicebus_pair.core.model.logs import get_logger, printable
+from servicebus_pair.core.model.logs import get_logger, guard_library_logs, printable
 
 
 @pytest.fixture
@@ -65,3 +65,18 @@ def test_a_logger_has_one_filter_however_often_it_is_asked_for() -> None:
 def test_a_printable_text_is_left_alone() -> None:
     assert printable("Zürich → 5") == "Zürich → 5"
     assert printable("a\tb\x00c") == "a\\tb\\x00c"
+
+
+def test_a_library_logs_warnings_only_unless_a_level_is_set_and_its_lines_are_masked_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    below, set_before, beside = (logging.getLogger(f"library{each}") for each in (".part", "2", "3.part"))
+    set_before.setLevel(logging.DEBUG)
+    for name in ("library", "library", "library2"):
+        guard_library_logs(name)
+    assert logging.getLogger("library").level == logging.WARNING
+    assert (below.level, set_before.level, beside.level) == (logging.NOTSET, logging.DEBUG, logging.NOTSET)
+    assert [len(each.filters) for each in (logging.getLogger("library"), below, set_before, beside)] == [1, 1, 1, 0]
+    below.info("SharedAccessKey=abc")
+    below.warning("SharedAccessKey=abc\n%s", "x\ty")
+    assert caplog.messages == [r"SharedAccessKey=***\nx\ty"]

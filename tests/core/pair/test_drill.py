@@ -57,6 +57,10 @@ async def test_section_10_a_drill_of_both_namespaces_goes_through_the_spool(tmp_
         assert set(accepted) == {Route.SPOOLED}
         plain = await both.pair.drill("flights", messages=5)
         assert (plain.passed, plain.drain.moved) == (True, {"flights": 5})
+    store = InMemoryHealthStore()
+    async with open_quick_pair(spool=str(tmp_path / "ordered"), ordering="session", store=store) as ordered:
+        report = await ordered.pair.drill("flights", messages=5, both=True)
+        assert (report.findings, report.drain.unspooled) == ((), {"flights": 5})
     async with open_quick_pair() as without:
         with pytest.raises(DrillError, match="the pair has no spool"):
             await without.pair.drill("flights", both=True)
@@ -185,7 +189,7 @@ class FakePair:
     """
 
     def __init__(self, *, ordered: bool, drain: DrainReport, arrived: int, primary: int) -> None:
-        self.clock = ManualClock(1.0)
+        self.clock = ManualClock()
         self.calls: list[Any] = []
         self.interrupted = False
         self.messages: list[AmqpMessage] = []
@@ -331,7 +335,7 @@ async def test_section_6_a_drill_whose_drain_fails_in_session_order_raises_its_e
 async def test_drill_searches_for_its_ping_during_its_lifetime(
     pages: list[list[str]], seconds: float, delivered: bool | None
 ) -> None:
-    clock, asked = ManualClock(1.0), list[int]()
+    clock, asked = ManualClock(), list[int]()
 
     async def peek(*, max_messages: int, timeout: float, from_sequence_number: int) -> list[Any]:
         assert (max_messages, timeout) == (250, 5.0)

@@ -17,6 +17,8 @@ from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import Endpoint, NamespacePair, Operations, PairOptions, TimeToLive
 from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.model.events import Pinged
+from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.spool.drain import SpoolReport
@@ -261,3 +263,62 @@ async def test_a_receiver_is_of_the_primary_and_pings_as_often_as_its_pair(local
 async def test_section_10_without_a_spool_nothing_is_spooled_and_nothing_is_emptied(local_pair: LocalPair) -> None:
     assert (await local_pair.pair.spooled(), await local_pair.pair.empty_spool()) == ({}, SpoolReport())
     assert local_pair.pair.syphon()._spool is None
+
+
+@pytest.mark.simulated
+async def test_section_10_the_spool_of_a_pair_has_a_name_once_something_is_in_it(tmp_path: Path) -> None:
+    async with open_quick_pair(spool=str(tmp_path)) as both:
+        assert await both.pair.spool_name() is None
+        assert (await both.pair.drill("flights", messages=1, both=True)).passed
+        assert str(tmp_path) in (await both.pair.spool_name() or "")
+    assert await closed_pair().spool_name() is None
+
+
+async def test_section_10_in_session_order_a_spool_needs_a_shared_store(tmp_path: Path) -> None:
+    async with open_quick_pair(spool=str(tmp_path), ordering="session") as both:
+        for call in (both.pair.empty_spool, lambda: both.pair.drill("flights", both=True)):
+            with pytest.raises(ConfigurationError, match="both options together need a store of shared health"):
+                await call()
+
+
+class RefusingStore(InMemoryHealthStore):
+    """A store that takes nothing."""
+
+    async def save(self, entity: str, health: EntityHealth) -> None:
+        raise OSError(f"read only: {entity} {health}")
+
+
+async def test_section_6_in_session_order_a_failover_that_no_store_takes_has_no_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_quick_pair(store=RefusingStore(), ordering="session") as both:
+        assert not await both.pair.fail_over("flights", reason="test")
+        assert not both.pair.health("flights").failed_over
+    assert "entity=flights: its health was not changed" in caplog.text
+
+
+@pytest.mark.simulated
+async def test_closing_says_how_many_sends_it_did_not_wait_for(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_quick_pair(close_grace=timedelta(seconds=0.5)) as both, both.pair.sender("flights") as sender:
+        both.primary.set_fault(Fault(kind=FaultKind.FREEZE))
+        sending = asyncio.create_task(sender.send(numbered(1)))
+        await asyncio.sleep(0)
+        await both.pair.close()
+        await asyncio.gather(sending, return_exceptions=True)
+    assert "closing: sends in flight=1 did not finish in 0.5s" in caplog.text
+
+
+async def test_an_error_of_closing_is_raised_and_leaves_no_socket(
+    local_pair: LocalPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, close = local_pair.pair._open(), local_pair.pair._registry.close
+
+    async def fail() -> None:
+        await close()
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(local_pair.pair._registry, "close", fail)
+    with pytest.raises(RuntimeError, match="planted"):
+        await local_pair.pair.close()
+    assert shared.primary.is_closed
+    assert shared.secondary.is_closed

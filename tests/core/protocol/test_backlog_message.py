@@ -196,6 +196,7 @@ def test_unsupported_message_is_rejected_by_field(section: dict[str, Any], named
         "a\\b",
         "a\n",
         "a" * 261,
+        "a" * 301,
     ],
     ids=repr,
 )
@@ -204,6 +205,7 @@ def test_section_6_a_path_that_is_no_entity_can_never_be_delivered(path: str) ->
     with pytest.raises(UndeliverableError) as caught:
         unwrap(copied)
     assert caught.value.reason == "BadPath"
+    assert f" is {path[:300]!r}: it must name an entity" in str(caught.value) or not path
     assert destination_of(copied) is None
 
 

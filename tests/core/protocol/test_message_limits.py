@@ -48,6 +48,11 @@ def test_section_4_a_property_of_32_kilobytes_is_allowed(value: Any) -> None:
     check(airline=value)
 
 
+def test_section_4_a_long_name_of_a_property_is_named_by_its_beginning() -> None:
+    with pytest.raises(InvalidMessageError, match=rf"application property '{'n' * 100}' takes 32769 bytes"):
+        check(**{"n" * 101: "x" * 32_769})
+
+
 def test_section_4_all_properties_and_their_names_together_take_64_kilobytes() -> None:
     """As they are encoded: with lengths and constructors of strings, map and section."""
     half = "x" * 32_753
@@ -76,7 +81,9 @@ async def test_section_4_a_time_to_live_of_zero_is_refused_before_anything_is_se
 ) -> None:
     dying = ServiceBusMessage("x", message_id="dying", time_to_live=life)
     async with local_pair.pair.sender("flights") as sender:
-        with pytest.raises(SendError, match="time to live is 0: it must be longer, or none") as caught:
+        with pytest.raises(
+            SendError, match="time to live is 0 ms: allowed are 1 to 4294967295, 49 days, or none"
+        ) as caught:
             await sender.send([dying, *numbered(2)])
         assert isinstance(caught.value.cause, InvalidMessageError)
         assert len(caught.value.unsent) == 3
@@ -85,7 +92,8 @@ async def test_section_4_a_time_to_live_of_zero_is_refused_before_anything_is_se
 
 
 @pytest.mark.parametrize(
-    ("life", "allowed"), [(1, True), (2**32 - 1, True), (-1, False), (2**32, False), (1.5, False), (None, True)]
+    ("life", "allowed"),
+    [(1, True), (2**32 - 1, True), (0, False), (-1, False), (2**32, False), (1.5, False), (None, True)],
 )
 def test_section_4_a_time_to_live_is_what_a_header_holds(life: Any, allowed: bool) -> None:
     message = new_message("x")

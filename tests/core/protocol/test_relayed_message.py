@@ -18,6 +18,7 @@ from servicebus_pair.core.protocol.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
     MESSAGE_ANNOTATIONS,
+    SYMBOL,
     binary,
     join_map,
     section,
@@ -153,6 +154,13 @@ def test_a_map_with_a_name_that_has_no_value_is_left_to_the_decoder(descriptor: 
     uneven = section(descriptor, join_map([text("x-ms-path"), text(ENTITY), text("name")]))
     with pytest.raises(UnusualMessageError):
         BacklogRewriter().restore(address + uneven + section(BODY, binary(b"x")), now=NOON)
+
+
+def test_an_application_property_whose_name_is_no_string_is_left_to_the_decoder() -> None:
+    for name in (text("x-ms-path", constructor=SYMBOL), binary(b"x-ms-path"), b"\x40"):
+        data = section(APPLICATION_PROPERTIES, join_map([text("x-ms-path"), text(ENTITY), name, text("a")]))
+        with pytest.raises(UnusualMessageError, match="the name of an application property is no string"):
+            BacklogRewriter().restore(data + section(BODY, binary(b"x")), now=NOON)
 
 
 def test_decimals_are_left_to_the_decoder() -> None:

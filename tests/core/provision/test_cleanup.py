@@ -108,10 +108,11 @@ async def test_non_empty_queue_is_kept_unless_forced(tidy: LocalPair, kind: str)
 class LateArrival(ServiceBusAdministration):
     """Administration that sends a message right before it disables sending."""
 
+    path: str
     send: Callable[[], Awaitable[object]]
 
     async def set_sending(self, path: str, *, enabled: bool) -> None:
-        if not enabled:
+        if not enabled and path == self.path:
             await self.send()
         await super().set_sending(path, enabled=enabled)
 
@@ -123,7 +124,7 @@ async def test_message_arriving_before_the_queue_is_closed_is_kept(
         await tidy.pair.fail_over("flights", reason="test", hold=timedelta(minutes=1))
         [queue] = (await sender.send(numbered(1))).backlog_queues
         await tidy.pair.syphon([queue]).drain()
-        administration.send = lambda: sender.send(numbered(1, start=1))
+        administration.path, administration.send = queue, lambda: sender.send(numbered(1, start=1))
         report = await Cleaner(administration, namespace="contoso", count=0).clean(everything=True, force=False)
         assert list(report.kept) == [queue]
         assert EXTRA in report.deleted
@@ -161,6 +162,7 @@ class FailsWhenClosed(ServiceBusAdministration):
     async def delete_queue(self, path: str) -> None:
         await self._fail_at("delete")
         await super().delete_queue(path)
+        await self._fail_at("deleted")
 
     async def _fail_at(self, step: str) -> None:
         if self.at == step and getattr(self, "closed", False):
@@ -178,6 +180,13 @@ async def test_queue_that_cannot_be_deleted_accepts_messages_again(tidy: LocalPa
     assert (report.deleted, report.kept) == ((), {})
     assert "no answer" in report.failed[EXTRA]
     await tidy.pair._open().secondary.send_link(EXTRA).send_ping(to_amqp_message(ServiceBusMessage("x")), timeout=5)
+
+
+async def test_queue_that_was_deleted_although_nothing_confirmed_it_counts_as_deleted(tidy: LocalPair) -> None:
+    async with FailsWhenClosed(endpoint(tidy.secondary)) as administration:
+        administration.at = "deleted"
+        report = await Cleaner(administration, namespace="contoso", count=3).clean(everything=False, force=False)
+    assert (report.deleted, report.kept, report.failed) == ((EXTRA,), {}, {})
 
 
 async def test_queue_that_stays_closed_is_reported_as_failure_and_drift(

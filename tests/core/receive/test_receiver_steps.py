@@ -18,6 +18,7 @@ from servicebus_pair.core.errors import (
     UnreachableError,
 )
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, Properties
+from servicebus_pair.core.receive import receiver
 from servicebus_pair.core.receive.receiver import NEXT_SESSION, PairReceiver, ReceiveContext
 from servicebus_pair.core.sdk.session_link import SessionLink
 from tests.core.support.manual_clock import ManualClock
@@ -45,7 +46,7 @@ class Receiving:
     """
 
     def __init__(self, entity: str = "flights", *, interval: float = 30.0, **more: Any) -> None:
-        self.clock = ManualClock(1 / 32)
+        self.clock = ManualClock()
         self.answers: list[tuple[float, list[Any] | ServiceError]] = []
         self.receives: list[tuple[int, float, float]] = []
         self.probed: list[tuple[str, float]] = []
@@ -140,6 +141,8 @@ async def test_it_waits_for_the_first_message_only_unless_told_to_linger() -> No
     assert len(receiving.receives) == 1
     assert await receiving.take(max_wait=0) == []
     assert len(receiving.receives) == 1
+    receiving.answers = [(0.0, some("b", "c"))]
+    assert await receiving.take() == ["b", "c"], "what came is not dropped, even if it is more"
 
 
 @pytest.mark.parametrize(("seconds", "pauses"), [(0.0, [0.05]), (0.04, [0.05]), (0.06, []), (3.0, [])])
@@ -300,3 +303,27 @@ async def test_a_cancelled_receive_is_stopped_first_and_what_it_brings_is_held(a
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (len(receiving.receiver._locks), stopped.is_set(), receiving.is_stopping()) == (arrives, not arrives, False)
+
+
+async def test_a_cancelled_receive_that_does_not_stop_is_cancelled_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiving, outcome = Receiving(), asyncio.Event()
+    monkeypatch.setattr(receiver, "_STOP_TIMEOUT", 0.01)
+
+    async def receive(**_: Any) -> list[Any]:
+        try:
+            await asyncio.Event().wait()
+            return []
+        finally:
+            outcome.set()
+
+    receiving.receive = receive  # type: ignore[method-assign]
+    task = asyncio.create_task(receiving.take(max_wait=inf))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        await outcome.wait()
+    assert len(receiving.receiver._locks) == 0

@@ -30,6 +30,7 @@ from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send import backlog_sender
 from tests.core.support.fake_backlog import Diverting, FakeLink
+from tests.core.support.manual_clock import START
 
 pytestmark = pytest.mark.simulated
 
@@ -41,7 +42,7 @@ async def test_section_4_diverted_messages_are_accepted_and_the_queue_is_kept() 
     assert diverting.state.result().diverted_ids == ("m0", "m1")
     [event] = diverting.events
     assert isinstance(event, MessagesAccepted)
-    assert (event.entity, event.route, event.queue, event.at) == ("flights", Route.BACKLOG, queue, 1000.0)
+    assert (event.entity, event.route, event.queue, event.at) == ("flights", Route.BACKLOG, queue, START)
     diverting.start(1)
     assert await diverting.send() == queue
 
@@ -53,7 +54,7 @@ async def test_section_4_a_failing_queue_leaves_the_rotation_and_another_takes_t
     diverting.sender._queue = first
     diverting.fail(ServiceFaultError("broken"), queue=first)
     assert await diverting.send() != first
-    assert [(event.queue, event.reason, event.at) for event in diverting.of(QueuePulled)] == [(first, "broken", 1000.0)]
+    assert [(event.queue, event.reason, event.at) for event in diverting.of(QueuePulled)] == [(first, "broken", START)]
     assert (diverting.selector.is_removed(first), diverting.state.result().diverted) == (True, 2)
 
 
@@ -84,13 +85,14 @@ async def test_section_4_one_loss_of_a_working_connection_is_retried_on_the_same
     assert [len(link.timeouts) for link in diverting.links.values()] == [attempts] * 3
 
 
-async def test_section_4_a_busy_queue_is_kept_after_its_delay_within_the_deadline() -> None:
-    diverting = Diverting(timeout=25)
+@pytest.mark.parametrize(("timeout", "sent"), [(25, 3), (20, 2)])
+async def test_section_4_a_busy_queue_is_kept_after_its_delay_within_the_deadline(timeout: int, sent: int) -> None:
+    diverting = Diverting(timeout=timeout)
     diverting.fail(*[ServerBusyError("busy")] * 9)
-    with pytest.raises(SendTimeoutError, match=r"not finished within the 25 s given by the caller: busy"):
+    with pytest.raises(SendTimeoutError, match=rf"not finished within the {timeout} s given by the caller: busy"):
         await diverting.send()
     assert (diverting.clock.sleeps, diverting.events) == ([10.0, 10.0], [])
-    assert sorted(len(link.timeouts) for link in diverting.links.values()) == [0, 0, 3]
+    assert sorted(len(link.timeouts) for link in diverting.links.values()) == [0, 0, sent]
 
 
 @pytest.mark.parametrize(("error", "in_doubt"), [(ServiceFaultError("x"), 2), (AuthorizationError("x"), 0)])
@@ -150,13 +152,13 @@ async def test_section_4_silent_queues_share_a_bounded_search() -> None:
         await diverting.send()
     assert sorted(link.timeouts[0] or 0 for link in diverting.links.values()) == [2.5, 5.0, 10.0]
     # The search ended because every queue was tried; with ever more queues, it would end after 20 seconds.
-    assert (diverting.clock.time, diverting.selector.unresponsive) == (1017.5, False)
+    assert (diverting.clock.time, diverting.selector.unresponsive) == (START + 17.5, False)
     diverting.links["q0"].seconds = 60.0
     diverting.selector.unresponsive = True
     diverting.start(1)
     with pytest.raises(NoBacklogQueueError):
         await diverting.send()
-    assert (diverting.clock.time, diverting.selector.unresponsive) == (1021.5, True)
+    assert (diverting.clock.time, diverting.selector.unresponsive) == (START + 21.5, True)
     diverting.fail()
     await diverting.send()
     assert not diverting.selector.unresponsive
@@ -167,7 +169,7 @@ async def test_section_4_a_search_that_takes_20_seconds_shortens_the_next_one() 
     for link in diverting.links.values():
         link.seconds = 60.0
     diverting.fail(*[TimedOutError("late")] * 9)
-    for ends in (1021.0, 1026.0):
+    for ends in (START + 21, START + 26):
         with pytest.raises(NoBacklogQueueError):
             await diverting.send()
         assert diverting.selector.unresponsive
@@ -298,7 +300,7 @@ async def test_section_4_a_copy_beyond_the_limit_of_its_link_is_reported(size: i
     await asyncio.gather(*diverting.sender._background)
     assert len(diverting.of(BacklogCopyTooLarge)) == warned
     for event in diverting.events:
-        assert (event.message_id, event.limit_bytes, event.at) == ("m", limit, 1000.0)
+        assert (event.message_id, event.limit_bytes, event.at) == ("m", limit, START)
         assert event.size_bytes == batch.refs[0].size_bytes <= limit < event.size_bytes + event.growth_bytes
 
 
@@ -371,10 +373,10 @@ async def test_section_10_a_backlog_that_failed_is_tried_after_its_pause_and_use
             monkeypatch.setattr(link, "open", refuse)
     health.failed()
     for seconds in (0, 59.9):
-        diverting.clock.time = 1000 + seconds
+        diverting.clock.time = START + seconds
         diverting.sender.try_again()
         assert diverting.sender._background == set()
-    diverting.clock.time = 1060
+    diverting.clock.time = START + 60
     diverting.sender.try_again()
     diverting.sender.try_again()
     assert len(diverting.sender._background) == 1
@@ -411,15 +413,16 @@ async def test_section_6_in_session_order_an_attempt_on_the_backlog_needs_a_leas
     assert diverting.of(QueuePulled) == []
 
 
+@pytest.mark.parametrize("spool", ["s", None])
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_section_10_a_spooled_message_that_the_backlog_cannot_take_waits_unless_it_holds_up_its_session(
-    ordered: bool,
+    ordered: bool, spool: str | None
 ) -> None:
-    diverting = Diverting(3, order=by_session() if ordered else None, unspooled_from="s")
+    diverting = Diverting(3, order=by_session() if ordered else None, unspooled_from=spool)
     for link in diverting.links.values():
         link.limit = 2_600
     diverting.taken[1].message.body = [b"x" * 3_000]
-    if ordered:
+    if ordered and spool:
         await diverting.send()
         assert diverting.links["q1"].ids == ["m0", "m2"]
         assert [each.message for each in diverting.state.refused] == [diverting.taken[1].message]
@@ -427,3 +430,22 @@ async def test_section_10_a_spooled_message_that_the_backlog_cannot_take_waits_u
     with pytest.raises(MessageTooLargeError, match="as a copy for the backlog"):
         await diverting.send()
     assert diverting.state.refused == ()
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+async def test_section_4_a_rejected_batch_is_halved_until_the_offender_stands_alone(count: int) -> None:
+    diverting = Diverting(count)
+
+    async def reject_second(link: FakeLink, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
+        slot.attempt_timeout()
+        on_start()
+        if "m1" in batch.ids:
+            raise RejectedError("cannot be digested")
+        link.ids += batch.ids
+        return True
+
+    for link in diverting.links.values():
+        link.send_in_slot = partial(reject_second, link)  # type: ignore[method-assign]
+    queue = await diverting.send()
+    assert diverting.links[queue].ids == [f"m{number}" for number in range(count) if number != 1]
+    assert [each.message for each in diverting.state.refused] == [diverting.taken[1].message]

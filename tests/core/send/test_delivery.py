@@ -26,6 +26,7 @@ from servicebus_pair.core.model.errors import (
     ObserverError,
     QuotaExceededError,
     RefusedError,
+    RejectedError,
     SendCancelledError,
     SendError,
     SendTimeoutError,
@@ -48,7 +49,7 @@ from servicebus_pair.core.send.queue_selector import BacklogHealth
 from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, LocalPair, numbered, open_quick_pair
-from tests.core.support.manual_clock import ManualClock
+from tests.core.support.manual_clock import START, ManualClock
 
 pytestmark = pytest.mark.simulated
 
@@ -266,9 +267,10 @@ class FakeDelivery:
         spools: bool = False,
         **options: Any,
     ) -> None:
-        self.clock = ManualClock(1000.0)
+        self.clock = ManualClock()
         self.outcomes, self.seconds = list(outcomes), 0.0
         self.waits: list[float] = []
+        self.wait_seconds: list[float] = []
         self.queued = 0.0
         self.entered: list[tuple[float, bool]] = []
         self.timeouts: list[float | None] = []
@@ -344,6 +346,7 @@ class FakeDelivery:
         raise self.outcomes.pop(0)
 
     async def _operation(self, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
+        self.wait_seconds.append(slot.wait_seconds)
         if self.waits:
             assert slot.still_wanted()
             self.clock.time += self.waits.pop(0)
@@ -389,7 +392,7 @@ async def test_section_4_attempts_with_growing_pauses_last_until_the_failover() 
     assert fake.timeouts == [3.0, 2.75, 2.25, 1.25, 1.0]
     assert fake.clock.sleeps == [0.25, 0.5, 1.0, 1.25]
     assert (result.primary, result.diverted, fake.diverted) == (0, 2, [FAULT])
-    assert (fake.registry.current("flights").since, fake.prepared) == (1003.0, 4)
+    assert (fake.registry.current("flights").since, fake.prepared) == (START + 3, 4)
 
 
 async def test_section_4_an_entity_is_suspect_from_the_start_of_the_failed_attempt() -> None:
@@ -399,7 +402,7 @@ async def test_section_4_an_entity_is_suspect_from_the_start_of_the_failed_attem
     with fake.registry.observing(SimpleNamespace(observe=changes.append)):
         assert (await fake.run()).primary == 2
     suspect = next(each for each in changes if isinstance(each, HealthChanged))
-    assert (suspect.after.since, suspect.after.reason, fake.timeouts) == (1000.0, "broken", [10.0, 10.0])
+    assert (suspect.after.since, suspect.after.reason, fake.timeouts) == (START, "broken", [10.0, 10.0])
 
 
 @pytest.mark.parametrize(("error", "states"), [(FAULT, ["suspect", "healthy"]), (ServerBusyError("busy"), [])])
@@ -484,16 +487,17 @@ async def test_section_4_messages_are_packed_by_the_limits_of_the_link() -> None
 
 async def test_section_4_waiting_for_a_busy_link_is_part_of_the_clock_once_the_longest_wait_is_over() -> None:
     fake = FakeDelivery()
-    fake.clock.time, fake.waits = 4.0, [9.75, 9.75]
+    fake.waits = [9.75, 9.75]
     assert (await fake.run()).primary == 2
     fake = FakeDelivery()
-    fake.clock.time, fake.waits = 4.0, [10.0]
+    fake.waits = [10.5]
     assert (await fake.run()).diverted == 2
     assert [str(error) for error in fake.diverted] == ["the link to the entity was busy with other sends"]
     # It is the failover interval, if an attempt may not last that long.
     fake = FakeDelivery(failover_interval=timedelta(seconds=20))
-    fake.clock.time, fake.waits = 4.0, [19.75, 20.0]
+    fake.waits = [19.75, 20.0]
     assert (await fake.run()).diverted == 2
+    assert fake.wait_seconds == [20.0, 20.0]
 
 
 async def test_section_6_in_session_order_an_attempt_needs_a_lease() -> None:
@@ -503,6 +507,23 @@ async def test_section_6_in_session_order_an_attempt_needs_a_lease() -> None:
     assert (await fake.run()).primary == 2
     assert (fake.timeouts, leases) == ([None, None, 3.0], [])
     assert fake.entered == [(inf, True), (0.0, False)]
+
+
+async def test_section_6_in_session_order_a_link_is_opened_without_a_lease() -> None:
+    fake = FakeDelivery(FAULT, ordered=True)
+    fake.is_open = False
+    leases = [-1.0, 5.0]
+    fake.registry.lease_seconds_left = lambda entity: leases[len(fake.sent)]  # type: ignore[method-assign]  # noqa: ARG005
+    opening = fake.open_in_slot
+
+    async def open_in_slot(slot: SendSlot) -> None:
+        assert slot.still_wanted()
+        leases.pop(0)
+        await opening(slot)
+
+    fake.open_in_slot = open_in_slot  # type: ignore[method-assign]
+    assert (await fake.run()).primary == 2
+    assert fake.timeouts == [3.0, 3.0]
 
 
 async def test_section_6_in_session_order_a_send_waits_within_its_deadline_until_it_may_begin() -> None:
@@ -515,9 +536,9 @@ async def test_section_6_in_session_order_a_send_waits_within_its_deadline_until
 
 async def test_section_4_an_attempt_that_waited_for_the_link_has_the_rest_of_the_time() -> None:
     fake = FakeDelivery(timeout=2.0)
-    fake.queued = 1.5
+    fake.queued = 0.5
     assert (await fake.run()).primary == 2
-    assert fake.timeouts == [0.5]
+    assert (fake.timeouts, fake.wait_seconds) == ([1.5], [2.0])
     late = FakeDelivery(timeout=2.0)
     late.queued = 2.0
     with pytest.raises(SendTimeoutError, match=r"not finished within the 2.0 s given by the caller"):
@@ -544,9 +565,30 @@ async def test_section_6_in_session_order_an_entity_fails_over_when_its_interval
 
     async def lease(entity: str, **_: Any) -> Any:
         if fake.timeouts and not fake.outcomes:
-            fake.clock.time = max(fake.clock.time, 1000.0 + waits)
+            fake.clock.time = max(fake.clock.time, START + waits)
         return fake.registry.current(entity)
 
     fake.registry.lease = lease  # type: ignore[method-assign]
     result = await fake.run()
     assert (result.diverted, result.primary) == (diverted, 2 - diverted)
+
+
+@pytest.mark.parametrize("accepted", [None, START - 1, START, START + 1])
+async def test_section_4_an_entity_is_probed_unless_it_accepted_something_since_a_rejection(
+    accepted: float | None,
+) -> None:
+    fake = FakeDelivery(RejectedError("poison"))
+    fake.seconds, fake.probes = 2.0, [None]
+    if accepted is not None:
+        fake.accepted_at["flights"] = accepted
+    assert (await fake.run(1)).primary == 1
+    assert fake.probes == ([None] if accepted == START + 1 else [])
+
+
+async def test_section_4_an_entity_that_takes_no_probe_either_is_suspect_since_the_rejection() -> None:
+    fake, changes = FakeDelivery(RejectedError("poison")), list[Any]()
+    fake.seconds, fake.probes = 2.0, [FAULT]
+    with fake.registry.observing(SimpleNamespace(observe=changes.append)):
+        assert (await fake.run(1)).primary == 1
+    suspect = next(each for each in changes if isinstance(each, HealthChanged))
+    assert (suspect.after.since, suspect.after.reason) == (START, "broken")

@@ -29,7 +29,7 @@ from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliverySt
 from servicebus_pair.core.send.last_step import NO_HISTORY, LastStep, Part
 from servicebus_pair.core.send.next_step import AttemptHistory, SendPolicy, Split, Spool
 from servicebus_pair.core.send.timeouts import Deadline
-from tests.core.support.manual_clock import ManualClock
+from tests.core.support.manual_clock import START, ManualClock
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(2, [1, 1]), (3, [2, 1]), (4, [2, 2]), (7, [4, 3]), (100, [50, 50])])
@@ -59,7 +59,7 @@ class Ending:
         self.tried_again = 0
         self.failure: PairError | None = None
         self.written: list[Any] = []
-        clock = ManualClock(1000.0)
+        clock = ManualClock()
         pair: Any = SimpleNamespace(
             registry=self,
             clock=clock,
@@ -193,12 +193,17 @@ async def test_section_10_in_session_order_the_spool_takes_only_what_the_backlog
     assert ending.written == []
 
 
-SUSPECT = EntityHealth(HealthState.SUSPECT, since=940.0, epoch=5)
+SUSPECT = EntityHealth(HealthState.SUSPECT, since=START - 60, epoch=5)
 
 
 @pytest.mark.parametrize(
     ("health", "overdue"),
-    [(ROUTED, False), (SUSPECT, True), (replace(SUSPECT, since=940.5), False), (replace(SUSPECT, epoch=6), False)],
+    [
+        (ROUTED, False),
+        (SUSPECT, True),
+        (replace(SUSPECT, since=START - 59.5), False),
+        (replace(SUSPECT, epoch=6), False),
+    ],
 )
 async def test_section_6_an_overdue_failover_is_written_again_and_ends_the_send_if_that_fails(
     health: EntityHealth, overdue: bool
@@ -211,5 +216,5 @@ async def test_section_6_an_overdue_failover_is_written_again_and_ends_the_send_
             await ending.step.fail_over(part, SUSPECT)
     else:
         assert await ending.step.fail_over(part, SUSPECT) == health
-    assert ending.applied == [SendFailed("broken", 940.0)]
+    assert ending.applied == [SendFailed("broken", START - 60)]
     assert part.history == history.in_epoch(health.epoch)

@@ -38,10 +38,11 @@ from servicebus_pair.core.send.next_step import (
     next_step,
     remaining_interval,
 )
+from tests.core.support.manual_clock import START
 
-NOW = 1000.0
-SUSPECT = EntityHealth(HealthState.SUSPECT, since=990.0)
-FAILED_OVER = EntityHealth(HealthState.FAILED_OVER, since=900.0)
+NOW = START
+SUSPECT = EntityHealth(HealthState.SUSPECT, since=NOW - 10)
+FAILED_OVER = EntityHealth(HealthState.FAILED_OVER, since=NOW - 100)
 POLICY = SendPolicy(interval=60.0, busy_delay=10.0)
 FAULT, BUSY, REJECTED = ServiceFaultError("broken"), ServerBusyError("busy"), RejectedError("poison")
 LOST, FORBIDDEN = UnreachableError("lost"), AuthorizationError("no")
@@ -74,9 +75,9 @@ def step(
     ("health", "failing_since", "remaining"),
     [
         pytest.param(HEALTHY, None, 60.0, id="nothing failed yet"),
-        pytest.param(HEALTHY, 998.0, 58.0, id="this send started to fail"),
-        pytest.param(SUSPECT, 998.0, 50.0, id="another send failed before it"),
-        pytest.param(EntityHealth(HealthState.SUSPECT, since=900.0), None, -40.0, id="interval has passed"),
+        pytest.param(HEALTHY, NOW - 2, 58.0, id="this send started to fail"),
+        pytest.param(SUSPECT, NOW - 2, 50.0, id="another send failed before it"),
+        pytest.param(EntityHealth(HealthState.SUSPECT, since=NOW - 100), None, -40.0, id="interval has passed"),
     ],
 )
 def test_section_4_the_interval_starts_with_the_first_failure(
@@ -86,7 +87,7 @@ def test_section_4_the_interval_starts_with_the_first_failure(
 
 
 def test_section_4_the_earlier_of_both_clocks_counts() -> None:
-    assert remaining_interval(SUSPECT, interval=60.0, now=NOW, failing_since=980.0) == 40.0
+    assert remaining_interval(SUSPECT, interval=60.0, now=NOW, failing_since=NOW - 20) == 40.0
 
 
 @pytest.mark.parametrize(("health", "expected"), [(HEALTHY, Attempt()), (SUSPECT, Attempt()), (FAILED_OVER, Divert())])
@@ -107,7 +108,7 @@ def test_section_4_retry_delays_double_up_to_five_seconds() -> None:
 
 def test_section_4_a_pause_ends_with_the_interval_and_the_deadline() -> None:
     history = failed(*[FAULT] * 8)
-    assert step(history, SUSPECT, now=1048.0) == Pause(2.0)
+    assert step(history, SUSPECT, now=NOW + 48) == Pause(2.0)
     assert step(history, deadline=NOW + 1.5) == Pause(1.5)
 
 
@@ -139,10 +140,10 @@ def test_section_6_an_entity_is_overdue_when_a_failure_that_counts_did_not_fail_
     [
         (HEALTHY, Fail(FAULT)),
         # Since the last success of another send the entity takes nothing; it fails over, or takes this one, too.
-        (EntityHealth(HealthState.SUSPECT, since=1000.125), Pause(0.125)),
-        (EntityHealth(HealthState.SUSPECT, since=1059.0), Pause(0.5)),
-        (EntityHealth(HealthState.SUSPECT, since=1060.0), Pause(0.5)),
-        (EntityHealth(HealthState.SUSPECT, since=1060.1), Fail(FAULT)),
+        (EntityHealth(HealthState.SUSPECT, since=NOW + 0.125), Pause(0.125)),
+        (EntityHealth(HealthState.SUSPECT, since=NOW + 59), Pause(0.5)),
+        (EntityHealth(HealthState.SUSPECT, since=NOW + 60), Pause(0.5)),
+        (EntityHealth(HealthState.SUSPECT, since=NOW + 60.1), Fail(FAULT)),
     ],
 )
 def test_section_4_each_send_has_its_own_clock(health: EntityHealth, ordered: Step) -> None:
@@ -229,6 +230,7 @@ def test_section_4_alone_a_message_is_tried_three_times_before_the_verdict() -> 
     assert step(rejected(1)) == Probe()
     assert step(rejected(1, works_at=NOW + 1)) == Pause(0.25)
     assert step(rejected(2, works_at=NOW + 1)) == Pause(0.5)
+    assert step(rejected(2, works_at=NOW + 1), deadline=NOW + 0.25) == Pause(0.25)
     assert step(rejected(3, works_at=NOW + 1)) == Refuse()
     # What was accepted before the message was first rejected proves nothing.
     for early in (NOW, NOW - 1):

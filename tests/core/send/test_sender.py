@@ -15,7 +15,7 @@ from servicebus_pair.core.model.errors import HealthStoreError, InvalidMessageEr
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.send.sender import PairSender, _with_schedule
 from tests.core.support.local_pair import LocalPair, numbered
-from tests.core.support.manual_clock import ManualClock
+from tests.core.support.manual_clock import START, ManualClock
 from tests.core.support.queues import peek_all
 
 pytestmark = pytest.mark.simulated
@@ -115,7 +115,7 @@ class FakeSender:
             ),
             prober=SimpleNamespace(ping=ping),
             order=order if ordered else None,
-            clock=ManualClock(1000),
+            clock=ManualClock(),
             spool=None,
             unspooled_from=None,
             options=PairOptions(),
@@ -130,12 +130,13 @@ class FakeSender:
 
 @pytest.mark.parametrize(
     ("since", "last_ping", "pings"),
-    [(941, None, 0), (940, None, 1), (0, 941, 0), (0, 940, 1), (999, 900, 1)],
+    [(-59, None, 0), (-60, None, 1), (-999, -59, 0), (-999, -60, 1), (-1, -100, 1)],
 )
 async def test_section_5_an_old_failover_is_confirmed_by_a_ping(
     since: float, last_ping: float | None, pings: int
 ) -> None:
-    fake = FakeSender(EntityHealth(HealthState.FAILED_OVER, since, last_ping))
+    confirmed = None if last_ping is None else START + last_ping
+    fake = FakeSender(EntityHealth(HealthState.FAILED_OVER, START + since, confirmed))
     await fake.sender.__aenter__()
     assert (fake.pings, fake.applied) == (["flights"] * pings, [])
 

@@ -16,7 +16,7 @@ from servicebus_pair.core.send.timeouts import (
     Deadline,
     search_timeout,
 )
-from tests.core.support.manual_clock import ManualClock
+from tests.core.support.manual_clock import START, ManualClock
 
 NOW = 1000.0
 
@@ -69,7 +69,7 @@ def test_section_4_a_search_exceeds_its_budget_by_at_most_one_attempt(seconds: f
         budget.start_attempt()
         clock.time += part * budget.call_timeout()
         budget.fail_attempt()
-    assert clock.time <= seconds + 1
+    assert clock.time <= START + seconds + 1 + 1e-9
 
 
 def test_section_4_immediate_refusals_and_progress_cost_no_budget() -> None:
@@ -88,6 +88,19 @@ def test_section_4_immediate_refusals_and_progress_cost_no_budget() -> None:
     clock.time += 5
     with pytest.raises(SendTimeoutError):
         budget.call_timeout()
+
+
+def test_section_4_further_calls_of_an_attempt_have_the_rest_of_its_time_and_at_least_a_moment() -> None:
+    clock = ManualClock()
+    budget = BacklogSearchBudget(clock, seconds=20.0, deadline=Deadline(clock, timeout=10.0625))
+    budget.start_attempt()
+    timeouts = []
+    for seconds in (0, 4, 5.75, 0.25):
+        clock.time += seconds
+        timeouts.append(budget.call_timeout())
+    assert timeouts == [10.0, 6.0, 0.25, 0.0625]
+    clock.time -= 0.0625
+    assert budget.call_timeout() == 0.1
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), True, "5"])

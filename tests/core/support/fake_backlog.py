@@ -84,7 +84,7 @@ class Diverting:
         queues: int = 3,
         unspooled_from: str | None = None,
     ) -> None:
-        self.clock = ManualClock(1000.0)
+        self.clock = ManualClock()
         self.links = {f"q{number}": FakeLink(self.clock) for number in range(queues)}
         self.events: list[Any] = []
         self.selector = QueueSelector(tuple(self.links), random=Random(0))  # noqa: S311 - repeatable

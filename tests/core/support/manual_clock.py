@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
+
+START: Final = 1 / 64
+"""So early that no time can be mistaken for a span, nor a difference for a remainder."""
 
 
 class ManualClock:
@@ -11,7 +15,7 @@ class ManualClock:
     :ivar sleeps: the seconds of each sleep.
     """
 
-    def __init__(self, time: float = 0.0) -> None:
+    def __init__(self, time: float = START) -> None:
         self.time = time
         self.sleeps: list[float] = []
 

@@ -34,7 +34,6 @@ from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesS
 LEDGER_VERSION: Final = 1
 CLOSED: Final = "closed"
 """Kind of the line that closes a file."""
-_END_OF_LINE: Final = ord("\n")
 # What json.dumps uses for a str, without its overhead.
 _quoted: Final = json.encoder.encode_basestring_ascii
 
@@ -155,5 +154,5 @@ class Ledger(LedgerWriter):
         data = memoryview(b"\n" + records if self._truncated else records)
         while data:
             written = self._file.write(data)
-            self._truncated = data[written - 1] != _END_OF_LINE
+            self._truncated = data[written - 1] not in b"\n"
             data = data[written:]

@@ -143,7 +143,7 @@ def _authenticate(links: Sequence[ServiceError | None], *, tested: bool, managed
     refused = [error for error in reached if isinstance(error, _UNAUTHENTICATED)]
     if not reached:
         return CheckResult(works=None, why="not reached")
-    if len(refused) < len(reached) or (managed and not tested):
+    if refused != reached or (managed and not tested):
         return CheckResult(works=True)
     if tested:
         return CheckResult(works=False, why=_shorten(refused[0]))

@@ -170,8 +170,6 @@ def check_message(message: AmqpMessage) -> None:
 
 
 def _check_time_to_live(milliseconds: Any) -> None:
-    if milliseconds == 0:
-        raise InvalidMessageError("time to live is 0: it must be longer, or none")
     if not isinstance(milliseconds, int) or not 0 < milliseconds <= MAX_TIME_TO_LIVE:
         raise InvalidMessageError(
             f"time to live is {milliseconds!r} ms: allowed are 1 to {MAX_TIME_TO_LIVE}, 49 days, or none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from servicebus_pair.core.model.errors import SendTimeoutError, ServiceError
@@ -14,7 +15,7 @@ from servicebus_pair.core.model.health_transitions import SendFailed, SendSuccee
 from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk.error_mapping import triggers_failover
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, UnencodedBatch
+from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliveryState, SendOperation, TrackedBatch
 from servicebus_pair.core.send.last_step import NO_HISTORY, LastStep, Part
 from servicebus_pair.core.send.next_step import (
@@ -153,8 +154,7 @@ class BatchDelivery:
 
     async def _attempt(self, part: Part, batch: TrackedBatch, now: float) -> list[Part] | None:
         """Attempt to send a part; return what takes its place, or ``None`` when it goes on itself."""
-        if max(batch.encoded.sizes) > LARGEST_UNCHECKED:
-            self._sender.backlog.check_sizes(batch.encoded)
+        self._sender.backlog.check_sizes(batch.encoded)
         timer = _AttemptTimer(now)
         slot = self._slot(part.history, timer)
         try:
@@ -177,9 +177,8 @@ class BatchDelivery:
 
     async def _probe(self, history: AttemptHistory) -> AttemptHistory:
         """Find out whether the entity takes anything else than a message that it rejected."""
-        since, accepted_at = history.rejected_since or 0.0, self._context.accepted_at
-        key = self._sender.key
-        if accepted_at.get(key, 0.0) <= since:
+        accepted_at, key = self._context.accepted_at, self._sender.key
+        if accepted_at.get(key, -inf) <= history.rejected_since:
             timeout = self._attempt_timeout(history, self._clock.now())
             failure = await self._context.prober.probe(self._entity, timeout=timeout)
             if failure is not None:

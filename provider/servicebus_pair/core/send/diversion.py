@@ -199,13 +199,14 @@ class Diversion:
                 try:
                     await self._send_batch(queue, batch, copies)
                 except RejectedError as error:
-                    if len(batch) == 1:
-                        await self._judge(queue, batch, copies, error)
-                        continue
-                    middle = (len(batch) + 1) // 2
-                    halves = batch.messages[:middle], batch.messages[middle:]
-                    parts = [part for half in halves for part in await self._pack(queue, copies, half)]
-                    batches.extendleft(reversed(parts))
+                    match batch.messages:
+                        case [_]:
+                            await self._judge(queue, batch, copies, error)
+                        case messages:
+                            middle = len(messages) // 2
+                            halves = messages[:middle], messages[middle:]
+                            parts = [part for half in halves for part in await self._pack(queue, copies, half)]
+                            batches.extendleft(reversed(parts))
         except MessageTooLargeError as error:
             raise MessageTooLargeError(f"as a copy for the backlog, {error}") from error
 
@@ -286,7 +287,7 @@ class Diversion:
             try:
                 full.append(packer.add(tracked))
             except MessageTooLargeError as error:
-                if self._context.unspooled_from is None or self._context.order is None:
+                if self._context.unspooled_from is None:
                     raise
                 self._refuse(tracked, error)
                 del copies[tracked]

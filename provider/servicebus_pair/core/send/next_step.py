@@ -36,9 +36,9 @@ from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 _MAX_REJECTIONS: Final = 3
 # Without a deadline, a send that meets a busy service for longer than this and the interval is diverted.
 _MAX_BUSY_ANSWERS: Final = 10
-_INITIAL_DELAY: Final = 0.25
-_MAX_DELAY: Final = 5.0
-_MAX_DOUBLINGS: Final = 10
+_REJECTION_DELAY: Final = 0.25
+# Seconds of the pause after so many failures that counted, and after each further one.
+_RETRY_DELAYS: Final = (0.25, 0.25, 0.5, 1.0, 2.0, 4.0, 5.0)
 _MIN_ATTEMPT: Final = 1.0
 _MIN_LATE_ATTEMPT: Final = 0.7
 
@@ -75,7 +75,7 @@ class AttemptHistory:
     :param counts: the last failure counts against the entity's health.
     :param failures: how many failures counted.
     :param rejections: how often the batch was rejected.
-    :param rejected_since: start of the first attempt that ended so.
+    :param rejected_since: start of the first attempt that ended so; infinite before.
     :param works_at: when the entity last accepted something else, as far as that was looked up.
     :param probe_failed: nothing else was accepted either.
     :param backlog_error: why the backlog did not take it.
@@ -92,7 +92,7 @@ class AttemptHistory:
     failures: int = 0
     busy_answers: int = 0
     rejections: int = 0
-    rejected_since: float | None = None
+    rejected_since: float = inf
     works_at: float | None = None
     probe_failed: bool = False
     forgiven: bool = False
@@ -114,7 +114,7 @@ class AttemptHistory:
                 busy_since = since if self.busy_since is None else self.busy_since
                 return replace(after, failing_since=None, busy_since=busy_since, busy_answers=self.busy_answers + 1)
             case RejectedError():
-                rejected_since = began if self.rejected_since is None else self.rejected_since
+                rejected_since = min(self.rejected_since, began)
                 return replace(after, rejections=self.rejections + 1, rejected_since=rejected_since, probe_failed=False)
             case UnreachableError() if was_attached and not self.forgiven:
                 return replace(after, error=None, forgiven=True)
@@ -162,7 +162,7 @@ class AttemptHistory:
     @property
     def retry_delay(self) -> float:
         """Seconds to wait after a failure: doubling with each that counted, at most 5."""
-        return float(min(_INITIAL_DELAY * 2 ** min(max(self.failures - 1, 0), _MAX_DOUBLINGS), _MAX_DELAY))
+        return _RETRY_DELAYS[min(self.failures, len(_RETRY_DELAYS) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +297,9 @@ def _after_rejection(history: AttemptHistory, messages: int, now: float, deadlin
     if messages > 1:
         return Split()
     if history.rejections < _MAX_REJECTIONS:
-        return Pause(min(_INITIAL_DELAY * history.rejections, deadline - now))
+        return Pause(min(_REJECTION_DELAY * history.rejections, deadline - now))
     # The verdict needs a proof from the time in which this message was rejected.
-    since = now if history.rejected_since is None else history.rejected_since
-    return Refuse() if history.works_at > since else Probe()
+    return Refuse() if history.works_at > history.rejected_since else Probe()
 
 
 def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy: SendPolicy, deadline: float) -> Step:
