@@ -24,7 +24,7 @@ from servicebus_pair.core.model.health_transitions import (
     PingFailed,
     SendFailed,
 )
-from servicebus_pair.core.model.interfaces import SystemClock
+from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from tests.core.support.lagging_store import LaggingStore
 from tests.simulated_time import Process, SimulatedLoop
 
@@ -330,6 +330,17 @@ async def test_section_6_a_held_lease_is_renewed_in_time_or_ends(delay: float) -
         assert not held.done()
         assert renewals / 2 < store.loads <= renewals
     held.cancel()
+    await registry.close()
+
+
+async def test_section_6_a_lease_that_is_half_over_is_renewed_before_it_is_acted_on() -> None:
+    store, loads = Delayed(InMemoryHealthStore()), list[int]()
+    registry = new_registry(store)
+    for seconds in (0.0, 1.2, 0.1):  # of 2.5 s
+        await asyncio.sleep(seconds)
+        await registry.lease("flights", timeout=5)
+        loads.append(store.loads)
+    assert loads == [1, 1, 2]
     await registry.close()
 
 

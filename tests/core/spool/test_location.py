@@ -377,6 +377,25 @@ def test_folders_that_lie_deep_links_and_unreadable_folders_are_passed_over(
         names(FolderStorage(str(tmp_path / "c")))
 
 
+def test_what_is_deleted_while_it_is_listed_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FolderStorage(str(tmp_path))
+    for name in ("a/1", "a/2", "a/3", "b/1", "c/1"):
+        storage.create(name, b"x")
+    scan = os.scandir
+
+    def scan_and_delete(path: Path) -> Any:
+        entries = sorted(scan(path), key=lambda each: each.name)
+        if path.name == "a":
+            (path / "2").unlink()
+        elif path == tmp_path:
+            (path / "b" / "1").unlink()
+            (path / "b").rmdir()
+        return entries
+
+    monkeypatch.setattr(os, "scandir", scan_and_delete)
+    assert names(storage) == ["a/1", "a/3", "c/1"]
+
+
 def test_no_more_than_a_hundred_folders_are_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,13 +134,14 @@ def test_section_4_a_message_that_stays_encoded_has_the_bytes_that_decoding_and_
     data = wire.encode(copied)
 
     def outcome(rewriter: BacklogRewriter | None) -> object:
-        received = RelayDelivery(data, delivery_id=0, receiver=None, lock_ends=None)
+        received = RelayDelivery(data, delivery_id=0, receiver=None, lock_ends=EPOCH + 60)
         try:
             entry = read_entry(received, policy=policy, now=EPOCH, rewriter=rewriter)
         except UndeliverableError as error:
             return error.reason
         back = entry.message
         assert isinstance(back, RelayedMessage)
+        assert (entry.send_before, entry.lock_seconds) == (EPOCH + 36, 60)
         return entry.entity, back.encoded, back.message_id, back.session_id, back.partition_key
 
     # Each writes the time of encoding into a message with a time to live.

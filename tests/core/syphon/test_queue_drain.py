@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -399,6 +400,37 @@ async def test_section_6_the_search_starts_again_only_if_nothing_is_found_from_t
     for peeks in ([(1, 5)], [(1, 5), (2, 5)]):
         assert await drain.drain._find_workable()
         assert drain.queue.called("peek") == peeks
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("found", "moves_after", "receiving", "ended", "waited"),
+    [
+        (False, 5.0, False, True, 5.0),
+        (False, 5.0, True, True, 0.0),
+        (True, 0.2, False, True, 0.2),
+        (True, 0.2, True, True, 0.2),
+        (True, 5.0, False, False, 0.3),
+    ],
+    ids=["to its end", "not if it would receive", "what was found was moved", "by its next step", "not for long"],
+)
+async def test_section_6_once_little_is_left_a_link_waits_for_what_the_other_one_is_moving(
+    found: bool, moves_after: float, receiving: bool, ended: bool, waited: float
+) -> None:
+    drain, loop = Drain(1 if found else 0), asyncio.get_running_loop()
+    drain.drain._expects_more = False
+
+    async def move() -> None:
+        await asyncio.sleep(moves_after)
+        drain.queue.messages.clear()
+
+    worker: Any = SimpleNamespace(is_receiving=receiving)
+    helpers = {asyncio.create_task(move()): worker}
+    for helper in helpers:
+        helper.add_done_callback(helpers.pop)
+    began = loop.time()
+    assert await drain.drain._has_ended(helpers) is ended
+    assert loop.time() - began == pytest.approx(waited, abs=0.01)
 
 
 async def test_section_6_a_destination_that_another_link_is_retrying_is_checked_again_soon() -> None:

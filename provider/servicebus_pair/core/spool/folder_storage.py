@@ -139,7 +139,7 @@ class FolderStorage:
                 name = f"{prefix}{entry.name}"
                 if entry.is_dir(follow_symlinks=False) and depth < _MAX_DEPTH:
                     pending.append((f"{name}/", depth + 1))
-                elif entry.is_dir(follow_symlinks=False) or entry.is_symlink():
+                elif entry.is_symlink() or entry.is_dir():
                     yield name
                 elif entry.is_file() and not entry.name.startswith(_INCOMPLETE):
                     try:

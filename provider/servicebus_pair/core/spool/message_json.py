@@ -37,7 +37,7 @@ def to_json(message: AmqpMessage) -> bytes:
         values = getattr(message, name)
         if values is not None:
             record[name] = _encode(dict(values))
-    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(record, separators=(",", ":")).encode()
 
 
 def from_json(line: bytes) -> AmqpMessage:

@@ -123,9 +123,8 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
     messages, damage, position, number, damaged = [], None, len(header), 0, 0
     while position < len(content) and damaged < _MAX_DAMAGED:
         end_of_prefix = position + _RECORD.size
-        length, checksum = (
-            _RECORD.unpack_from(content, position) if end_of_prefix <= len(content) else (len(content), 0)
-        )
+        # Of a torn prefix, a length that nothing has.
+        length, checksum = _RECORD.unpack(content[position:end_of_prefix].ljust(_RECORD.size, b"\xff"))
         record = content[end_of_prefix : end_of_prefix + length]
         position = end_of_prefix + length
         try:

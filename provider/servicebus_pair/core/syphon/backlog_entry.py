@@ -114,8 +114,7 @@ def _read_encoded_entry(
         except UnusualMessageError:
             pass
         else:
-            lock = lock_seconds(received.lock_ends, now)
-            return BacklogEntry(entity, received, message, now + SENDING_SHARE * lock, lock)
+            return _locked_entry(entity, received, message, until=received.lock_ends, now=now)
     entry = _read_entry(received, policy, now)
     try:
         return replace(entry, message=encode_message(entry.message))
@@ -131,21 +130,26 @@ def _read_entry(received: ReceivedMessage, policy: TimeToLive, now: float) -> Ba
     scheduled = _remove_past_schedule(restored.message, now)
     if policy is TimeToLive.ELAPSE:
         _reduce_time_to_live(restored.message, received, scheduled, now)
-    until = received.locked_until
-    lock = lock_seconds(None if until is None else until.timestamp(), now)
-    return BacklogEntry(restored.entity, received, restored.message, now + SENDING_SHARE * lock, lock)
+    until = None if received.locked_until is None else received.locked_until.timestamp()
+    return _locked_entry(restored.entity, received, restored.message, until=until, now=now)
+
+
+def _locked_entry(
+    entity: str, received: ReceivedMessage, message: AmqpMessage | RelayedMessage, *, until: float | None, now: float
+) -> BacklogEntry:
+    lock = lock_seconds(until, now)
+    return BacklogEntry(entity, received, message, now + SENDING_SHARE * lock, lock)
 
 
 def _remove_past_schedule(message: AmqpMessage, now: float) -> float | None:
     """Return the scheduled time in seconds, and remove it from the message if it has passed."""
-    annotations = message.annotations
-    value: Any = text_keys(annotations).get(_SCHEDULED_TIME)
-    if annotations is None or value is None:
+    others = dict(text_keys(message.annotations))
+    value: Any = others.pop(_SCHEDULED_TIME, None)
+    if value is None:
         return None
     seconds = float(value["VALUE"] if isinstance(value, dict) else value) / 1000
     if seconds <= now:
-        others = ((name, each) for name, each in text_keys(annotations).items() if name != _SCHEDULED_TIME)
-        message.annotations = dict(others) or None
+        message.annotations = others or None
     return seconds
 
 
