@@ -15,7 +15,7 @@ from servicebus_pair.core.model.health_transitions import SendFailed, SendSuccee
 from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk.error_mapping import triggers_failover
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.send.backlog_copies import UnencodedBatch
+from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, UnencodedBatch
 from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliveryState, SendOperation, TrackedBatch
 from servicebus_pair.core.send.last_step import NO_HISTORY, LastStep, Part
 from servicebus_pair.core.send.next_step import (
@@ -154,7 +154,8 @@ class BatchDelivery:
 
     async def _attempt(self, part: Part, batch: TrackedBatch, now: float) -> list[Part] | None:
         """Attempt to send a part; return what takes its place, or ``None`` when it goes on itself."""
-        self._sender.backlog.check_sizes(batch.encoded)
+        if max(batch.encoded.sizes) > LARGEST_UNCHECKED:
+            self._sender.backlog.check_sizes(batch.encoded)
         timer = _AttemptTimer(now)
         slot = self._slot(part.history, timer)
         try:
