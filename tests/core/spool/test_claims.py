@@ -116,6 +116,17 @@ async def test_a_claim_that_ends_while_it_is_looked_at_is_refused_this_time(
         assert (refused, list(claim.parent.iterdir())) == (None, [])
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "[]", '{"owner": "a", "renewed": "now"}', f'{{"owner": "a", "renewed": 1{"0" * 400}}}', "[" * 100_000],
+    ids=["empty", "list", "no time", "huge", "deep"],
+)
+async def test_a_claim_that_cannot_be_read_holds_nothing(content: str, tmp_path: Path, clock: SteppedClock) -> None:
+    leave_claim(tmp_path, content)
+    async with claims_in(tmp_path, clock).claim("flights") as claim:
+        assert claim is not None
+
+
 async def test_what_no_process_can_have_written_is_no_claim(tmp_path: Path, clock: SteppedClock) -> None:
     (tmp_path / "claims").mkdir()
     (tmp_path / "claims" / "flights").symlink_to(tmp_path)

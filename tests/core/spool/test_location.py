@@ -8,8 +8,11 @@ import re
 import stat
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -21,7 +24,7 @@ from servicebus_pair.core.spool import folder_storage, object_storage
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
-from servicebus_pair.core.spool.storage import SpoolStorage, holds
+from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile, holds
 
 
 @pytest.fixture(params=["folder", "file URL", "object store"])
@@ -74,8 +77,9 @@ def test_links_and_pipes_that_others_put_there_are_no_files(tmp_path: Path) -> N
 
 def test_a_file_is_created_once(storage: SpoolStorage) -> None:
     storage.create("claims/flights", b"one")
-    with pytest.raises(FileExistsError):
-        storage.create("claims/flights", b"two")
+    for other in (b"two", b"another"):
+        with pytest.raises(FileExistsError):
+            storage.create("claims/flights", other)
     assert storage.read("claims/flights") == b"one"
     storage.replace("claims/flights", b"three")
     assert storage.read("claims/flights") == b"three"
@@ -106,8 +110,24 @@ def test_what_would_keep_messages_from_being_written_is_found_without_writing(
 
 @pytest.mark.parametrize("location", ["spool", "./spool", "file:spool", "nosuchstore://bucket/spool"])
 def test_another_location_is_refused_by_name(location: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"^spool is "):
+    with pytest.raises(ConfigurationError, match=rf"^spool is .*'{location.partition('://')[0]}'"):
         open_storage(location)
+
+
+@pytest.mark.parametrize(
+    ("details", "modified_at"),
+    [
+        ({}, 0.0),
+        ({"mtime": 5}, 5.0),
+        ({"mtime": None, "created": 7.5}, 7.5),
+        ({"LastModified": datetime.fromtimestamp(8, UTC), "updated": "text"}, 8.0),
+    ],
+)
+def test_the_time_of_an_object_is_what_its_library_calls_so(details: dict[str, Any], modified_at: float) -> None:
+    files: Any = SimpleNamespace(
+        invalidate_cache=lambda: None, find=lambda path, **_: {path: {"name": f"{path}/a", **details}}
+    )
+    assert ObjectStorage("any://spool", files=files).list() == [StoredFile("a", 0, modified_at)]
 
 
 class Recorder:
@@ -335,7 +355,7 @@ class Remembering(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no type
         return super().info(path, **options)
 
 
-def test_what_another_process_has_stored_since_the_last_listing_is_read() -> None:
+def test_what_another_process_has_stored_since_the_last_listing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that was not seen would be held twice."""
     files = Remembering()
     ours, theirs = (ObjectStorage("memory://spool", files=each) for each in (files, Remembering()))
@@ -344,9 +364,12 @@ def test_what_another_process_has_stored_since_the_last_listing_is_read() -> Non
     theirs.create("claims/flights", b"theirs")
 
     assert ours.read("claims/flights") == b"theirs"
-    files.pipe_file = None  # a store without conditional writes raises a TypeError
-    with pytest.raises(FileExistsError):
-        ours.create("claims/flights", b"ours")
+    for error in (NotImplementedError, TypeError):  # of stores without conditional writes
+        ours.list()
+        theirs.replace(f"claims/{error}", b"theirs")
+        monkeypatch.setattr(files, "pipe_file", Mock(side_effect=error))
+        with pytest.raises(FileExistsError):
+            ours.create(f"claims/{error}", b"ours")
 
 
 def test_folders_that_lie_deep_links_and_unreadable_folders_are_passed_over(

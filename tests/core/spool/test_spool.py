@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, S
 from servicebus_pair.core.model.events import Event, SpoolFilling
 from servicebus_pair.core.model.options import PairOptions, Secret
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool import spool as spools
 from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.spool import Spool, SpooledEntity, open_spool
@@ -70,6 +73,21 @@ async def test_section_10_in_session_order_a_process_writes_behind_what_others_w
     for number in range(6):
         await spools[number % 2].write("flights", [new_message(f"{number}")])
     assert await contents(spools[0], "flights") == [[f"{number}"] for number in range(6)]
+
+
+async def test_section_10_in_session_order_files_that_others_put_there_do_not_change_the_order(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    both = [spool_in(tmp_path, clock, ordered=True) for _ in range(2)]
+    folder = tmp_path / "messages" / "flights"
+    for number in range(4):
+        await both[number % 2].write("flights", [new_message(f"{number}")])
+        clock.time -= 1
+        for planted in ("0notes.txt", "notes.txt", f"{'9' * 20}-x-1.spool")[number:]:
+            (folder / planted).touch()
+        if number == 2:
+            (folder / "notes.txt").unlink()
+    assert await contents(both[0], "flights") == [["0"], ["1"], ["2"], ["3"]]
 
 
 async def test_section_10_in_session_order_a_write_looks_at_no_file_that_waits(
@@ -134,6 +152,21 @@ async def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path, clock:
     [batch] = await spool.batches()
     await spool.keep_only(batch, ())
     await spool.write("flights", [new_message("y" * 1_000)])
+
+
+@pytest.mark.parametrize(("less", "taken"), [(0, True), (1, False)])
+async def test_a_batch_is_as_large_as_a_file_of_a_spool_at_most(
+    less: int, taken: bool, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = spool_in(tmp_path, clock)
+    await spool.write("flights", [new_message("x")])
+    [batch] = await spool.batches()
+    monkeypatch.setattr(spools, "MAX_FILE_BYTES", batch.size_bytes - less)
+    if not taken:
+        with pytest.raises(SpoolFullError, match="are more than a file of the spool has"):
+            await spool.write("flights", [new_message("x")])
+        return
+    await spool.write("flights", [new_message("x")])
 
 
 async def test_a_spool_that_is_four_fifths_full_says_so_once(tmp_path: Path, clock: ManualClock) -> None:
@@ -234,6 +267,17 @@ async def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path, clock: Man
     assert caught.value.retriable
 
 
+@pytest.mark.parametrize("usable", [True, False])
+async def test_a_spool_that_cannot_be_written_is_warned_of_once(
+    usable: bool, tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = spool_in(tmp_path if usable else tmp_path / "missing" / "spool", clock)
+    for _ in range(2):
+        spool.warn_if_unusable()
+    assert (await spool.problem() is None) is usable
+    assert ["sends will fail while neither" in each for each in caplog.messages] == [True] * (not usable)
+
+
 async def test_part_of_a_batch_stays_in_its_place(tmp_path: Path, clock: ManualClock) -> None:
     spool = spool_in(tmp_path, clock)
     for text in ("a", "b"):
@@ -284,8 +328,14 @@ async def peeked(spool: Spool) -> list[tuple[str, bool, list[str]]]:
     return [(entity, aside, texts(tuple(found))) async for entity, aside, found in spool.peek()]
 
 
+def read_unless(read: Callable[[str], bytes], gone: str, name: str) -> bytes:
+    if name == gone:
+        raise FileNotFoundError(name)
+    return read(name)
+
+
 async def test_a_peek_shows_what_is_held_and_what_is_set_aside_and_changes_nothing(
-    tmp_path: Path, clock: ManualClock
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool = spool_in(tmp_path, clock)
     assert await peeked(spool) == []
@@ -293,11 +343,16 @@ async def test_a_peek_shows_what_is_held_and_what_is_set_aside_and_changes_nothi
     await spool.write("gates", [new_message("c")])
     [flights, _] = await spool.batches()
     await spool.set_messages_aside(flights, [new_message("bad")], "refused")
-    (tmp_path / "set-aside" / "flights" / "torn-1.spool").write_bytes(b"foreign")
+    for name in ("0", "torn"):
+        (tmp_path / "set-aside" / "flights" / f"{name}-1.spool").write_bytes(b"foreign")
+    (tmp_path / "messages" / "flights" / "0.txt").write_bytes(b"mine")
     expected = [("Flights", False, ["a", "b"]), ("gates", False, ["c"]), ("flights", True, ["bad"])]
     assert await peeked(spool) == await peeked(spool) == expected
     other = spool_in(tmp_path, clock, key=SpoolKey(Secret(base64.b64encode(bytes(32)).decode())))
     assert len(await peeked(other)) == 3, "what is not encrypted needs no key"
+    with monkeypatch.context() as patched:
+        patched.setattr(spool.storage, "read", partial(read_unless, spool.storage.read, flights.name))
+        assert await peeked(spool) == expected[1:], "emptied meanwhile"
     (tmp_path / "messages" / "gates" / "1-a-1.spool").write_bytes(b"foreign")
     with pytest.raises(SpoolError, match=r"cannot read messages/gates/1-a-1.spool of the spool"):
         await peeked(spool)
@@ -321,7 +376,8 @@ def test_a_spool_has_the_limits_of_its_options(tmp_path: Path, clock: ManualCloc
     spool = open_spool(options, clock=clock, emit=print)
     assert spool is not None
     assert (spool._max_bytes, spool._max_age, spool._emit) == (4_000_000, 3600.0, print)
-    assert spool._key is not None
-    default = open_spool(PairOptions(spool=str(tmp_path)), clock=clock)
+    assert (spool._key is not None, spool._ordered) == (True, False)
+    default = open_spool(PairOptions(spool=str(tmp_path), ordering="session"), clock=clock)
     assert default is not None
     assert (default._max_bytes, default._max_age, default._key) == (10 * 1024**3, 14 * 86_400.0, None)
+    assert default._ordered

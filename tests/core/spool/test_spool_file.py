@@ -98,13 +98,40 @@ def test_a_foreign_file_is_named_so(content: bytes) -> None:
         decode_file(content)
 
 
-def test_a_file_of_a_later_version_is_foreign() -> None:
-    content = file_of([b"x"], None).replace(b"spool 1", b"spool 2")
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[]",
+        b"{}",
+        b"[" * 50_000,
+        b'{"entity":5,"format":"servicebus-pair spool 1","created":1,"messages":1}',
+        b'{"entity":"flights","format":"servicebus-pair spool 1","created":1,"messages":1e999}',
+    ],
+    ids=["list", "empty", "deep", "number for a name", "infinite"],
+)
+def test_another_first_line_is_foreign(header: bytes) -> None:
+    with pytest.raises(ForeignFileError, match="not a file of a spool, or its first line is damaged"):
+        decode_file(header + b"\n")
+
+
+@pytest.mark.parametrize("version", [b"0", b"2"])
+def test_a_file_of_another_version_is_foreign(version: bytes) -> None:
+    content = file_of([b"x"], None).replace(b"spool 1", b"spool " + version)
     with pytest.raises(ForeignFileError, match="not a file of a spool of this version"):
         decode_file(content)
 
 
-@pytest.mark.parametrize(("given", "text"), [(None, "none is given"), (key(2), f"has the id {key(2).id}")])
+def test_records_that_are_missing_or_too_many_are_damage() -> None:
+    content, one = file_of([b"x", b"x"], None), file_of([b"x"], None)
+    record = one[one.index(b"\n") + 1 :]
+    for number, changed in ((1, content[: -len(record)]), (3, content + record)):
+        found = decode_file(changed)
+        assert (len(found.messages), found.damage) == (number, f"it has {number} of 2 messages")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [(None, "none is given"), *((key(n), f"has the id {key(n).id}") for n in (2, 3, 4, 5))]
+)
 def test_another_key_is_named_by_its_id(given: SpoolKey | None, text: str) -> None:
     with pytest.raises(WrongKeyError, match=f"the key of id {key(1).id}.*{text}"):
         decode_file(file_of([b"x"], key(1)), key=given)
