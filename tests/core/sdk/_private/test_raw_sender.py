@@ -36,8 +36,8 @@ def transfers(data: bytes) -> list[tuple[int, list[Any]]]:
     """Return the size and the fields of each frame, with the payload as the last one, as the SDK decodes them."""
     found = []
     while data:
-        size, _, kind, channel = struct.unpack_from(">IBBH", data)
-        assert (kind, channel) == (0, 5)
+        size, offset, kind, channel = struct.unpack_from(">IBBH", data)
+        assert (offset, kind, channel) == (2, 0, 5)
         code, fields = decode_frame(memoryview(data)[8:size])
         assert code == 0x14
         found.append((size, fields))
@@ -131,8 +131,10 @@ async def test_nothing_is_sent_while_the_window_of_the_session_is_closed() -> No
         ({"released": []}, SETTLED, "amqp:unknown-error", "the service answered {'released': []}"),
         ({}, LinkDeliverySettleReason.NOT_DELIVERED, "amqp:unknown-error", "answered NOT_DELIVERED"),
         ({"rejected": [None]}, SETTLED, "amqp:unknown-error", "answered {'rejected'"),
-        ({"rejected": [[b"amqp:not-allowed", b"no"]]}, SETTLED, ErrorCondition.NotAllowed, "no"),
-        ({"rejected": [[b"com.contoso:own", b"own"]]}, SETTLED, b"com.contoso:own", "own"),
+        ({"rejected": [[b"com.contoso:own", b"refused"]]}, SETTLED, b"com.contoso:own", "refused"),
+        ({"rejected": [[b"amqp:not-allowed", b"refused", {}]]}, SETTLED, ErrorCondition.NotAllowed, "refused"),
+        ({"rejected": [[b"amqp:not-allowed"]]}, SETTLED, ErrorCondition.NotAllowed, "answered {'rejected'"),
+        ({"rejected": [[b"amqp:not-allowed", None]]}, SETTLED, ErrorCondition.NotAllowed, "answered {'rejected'"),
     ],
 )
 async def test_every_outcome_but_accepted_is_an_error(state: Any, reason: Any, condition: Any, text: str) -> None:

@@ -23,7 +23,6 @@ from servicebus_pair.core.sdk._private.frame_reader import (
     FrameReader,
     check_attached,
     mapped_error,
-    now,
     stop_keep_alive,
 )
 
@@ -35,7 +34,6 @@ _FALSE: Final = b"\x42"
 _FRAME_OVERHEAD: Final = 64
 _LISTEN: Final = 0.2
 _ACCEPTED: Final = "accepted"
-_REJECTED: Final = "rejected"
 
 
 class RawSender:
@@ -61,13 +59,12 @@ class RawSender:
         :raises TimeoutError: there was no answer in time.
         :raises Exception: the SDK's: it was not accepted, or the link is lost.
         """
-        deadline = now() + timeout
         try:
             async with asyncio.timeout(timeout):
                 async with self._writing:
-                    delivery = await self._write(payload, message_format, deadline)
+                    delivery = await self._write(payload, message_format)
                 while not delivery.settled:
-                    await self._listen(deadline)
+                    await self._listen()
         except Exception as failure:
             raise mapped_error(self._sender, failure) from failure
         if delivery.error is not None:
@@ -82,11 +79,11 @@ class RawSender:
             return False
         return True
 
-    async def _write(self, payload: bytes, message_format: int, deadline: float) -> _Delivery:
+    async def _write(self, payload: bytes, message_format: int) -> _Delivery:
         link, session = self._link, self._session
         check_attached(self._handler)
         while link.delivery_count >= self._credit_limit or session.remote_incoming_window <= 0:
-            await self._listen(deadline)
+            await self._listen()
         link.delivery_count += 1
         delivery = _Delivery(session.next_outgoing_id)
         frames = list(self._frames(payload, delivery.frame["delivery_id"], message_format))
@@ -109,16 +106,13 @@ class RawSender:
             performative = section(_TRANSFER, join_list(fields))
             yield _FRAME_HEADER.pack(8 + len(performative) + len(part), 2, 0, channel) + performative + part
 
-    async def _listen(self, deadline: float) -> None:
-        remaining = deadline - now()
-        if remaining <= 0:
-            raise TimeoutError("no answer in time")
+    async def _listen(self) -> None:
         authenticator = self._handler._cbs_authenticator
         # The SDK would number a token's delivery like one that is written at the same time.
         if authenticator is not None and not self._writing.locked():
             async with self._writing:
                 await authenticator.handle_token()
-        await self._reader.listen(min(_LISTEN, remaining))
+        await self._reader.listen(_LISTEN)
         check_attached(self._handler)
 
     async def _take_flow(self, frame: Any) -> None:
@@ -150,10 +144,13 @@ class _Delivery:
         self.settled = True
         if reason is LinkDeliverySettleReason.DISPOSITION_RECEIVED and state and _ACCEPTED in state:
             return
-        condition, description = ErrorCondition.UnknownError, f"the service answered {state or reason.name}"
-        error = (state or {}).get(_REJECTED)
-        if error and error[0]:
-            condition, description = error[0][0], error[0][1]
+        condition: Any = ErrorCondition.UnknownError
+        description: Any = f"the service answered {state or reason.name}"
+        match state:
+            case {"rejected": [[condition, str() | bytes() as description, *_]]}:
+                pass
+            case {"rejected": [[condition, *_]]}:  # a description may be missing
+                pass
         with suppress(ValueError):
             condition = ErrorCondition(condition)
         self.error = MessageException(condition, description=description)
