@@ -163,6 +163,22 @@ async def test_messages_of_another_link_cannot_be_settled(setting: Setting) -> N
     [lost] = await setting.link.complete(received[:1], timeout=1.0)
     assert "settle on q on contoso: the link that delivered the messages is gone" in str(lost)
     assert (setting.billed.settlements, setting.receiver._session.dispositions) == (0, [])
+    setting.receiver = Receiver()
+    setting.deliver(200)
+    assert len(await setting.receive(1)) == 1
+    assert [type(each) for each in await setting.link.complete(received[:1], timeout=1.0)] == [LockLostError]
+
+
+async def test_credit_is_taken_back_from_an_open_link_only(setting: Setting) -> None:
+    await setting.link.drain_credit(timeout=1.0)
+    assert setting.link._handler is None
+    await setting.receive()
+    flows = setting.receiver._link.flows
+    await setting.link.drain_credit(timeout=1.0)
+    assert flows[1:] == [{"link_credit": 0, "drain": True}]
+    setting.link._handler = None
+    await setting.link.drain_credit(timeout=1.0)
+    assert (len(flows), setting.link._handler) == (2, None)
 
 
 async def test_a_lost_link_fails_all_settlements(setting: Setting) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from azure.servicebus._pyamqp.constants import LinkState
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.model.errors import LockLostError, TimedOutError
@@ -190,12 +191,34 @@ async def test_a_ping_is_counted_as_one(local: LocalPair) -> None:
     assert (link._client.meter.read().pings, link._client.meter.read().sends) == (1, 0)
 
 
+async def test_a_link_is_used_as_long_as_it_is_attached(local: LocalPair) -> None:
+    link = destination(local)
+    handlers = list[Any]()
+    await link.open(timeout=5)
+    for number in range(3):
+        assert await link.send_in_slot(batch_of(link, relayed(number)), SLOT)
+        assert not link.in_use
+        handlers.append(link._handler)
+        if number == 1:
+            link._handler._handler._link.state = LinkState.DETACHED
+    assert handlers[0] is handlers[1]
+    assert handlers[1] is not handlers[2]
+    assert await local.primary_ids() == ["m0", "m1", "m2"]
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_a_link_that_did_not_answer_is_used_no_more_and_sends_under_way_on_it_end(
-    local: LocalPair, cancelled: bool
+    local: LocalPair, cancelled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = destination(local)
     await link.open(timeout=5)
+    handler, closed, close_soon = link._handler, list[Any](), link._client.close_soon
+
+    def noted(handler: Any) -> None:
+        closed.append(handler)
+        close_soon(handler)
+
+    monkeypatch.setattr(link._client, "close_soon", noted)
     local.primary.set_fault(Fault(kind=FaultKind.LATE_DISPOSITION, delay=1.0, count=1))
     slow = asyncio.create_task(link.send_in_slot(batch_of(link, relayed(1)), SLOT))
     await asyncio.sleep(0.1)
@@ -210,7 +233,9 @@ async def test_a_link_that_did_not_answer_is_used_no_more_and_sends_under_way_on
     assert [*in_use, link.in_use] == [True, False]
     local.primary.clear_faults()
     assert await link.send_in_slot(batch_of(link, relayed(3)), SLOT)
+    assert closed == []
     assert await slow
+    assert closed == [handler]
     assert sorted(await local.primary_ids()) == ["m1", "m2", "m3"]
 
 

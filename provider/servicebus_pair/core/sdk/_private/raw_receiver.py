@@ -75,11 +75,12 @@ class RawReceiver:
     """Takes over an open receiver of the SDK; used by one task at a time.
 
     :param max_bytes: about so many bytes of messages that were not returned are under way.
+    :ivar receiver: that of the SDK.
     :ivar fell_silent: the last receive returned less than was asked for because nothing more came.
     """
 
     def __init__(self, receiver: Any, *, max_bytes: int) -> None:
-        self._receiver = receiver
+        self.receiver = receiver
         self._handler = handler = receiver._handler
         self._link = handler._link
         self._session = handler._session
@@ -245,7 +246,7 @@ class RawReceiver:
             try:
                 check_disposition_outcome(number, outcome, run.settlement.value)
             except Exception as refusal:  # noqa: BLE001 - returned for each delivery
-                yield number, mapped_error(self._receiver, refusal)
+                yield number, mapped_error(self.receiver, refusal)
 
     def _take_frame(self, data: bytes, start: int, end: int) -> bool:
         take = self._takes.get(data[start + 2 : start + 4])

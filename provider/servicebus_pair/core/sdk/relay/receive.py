@@ -35,7 +35,6 @@ class RelayReceiveLink(ReceiveLink):
     ) -> None:
         super().__init__(client, path, create_handler, should_stop=should_stop)
         self._raw: RawReceiver | None = None
-        self._raw_handler: Any = None
 
     async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """Receive up to ``max_messages`` messages, until there are no more for a moment; as in ``ReceiveLink``."""
@@ -75,7 +74,7 @@ class RelayReceiveLink(ReceiveLink):
 
     async def drain_credit(self, *, timeout: float) -> None:
         """Stop deliveries until the next receive; messages in transit are released without counting a delivery."""
-        if self._handler is not None and self._handler is self._raw_handler:
+        if self._raw_of(self._handler) is not None:
             await self._call_raw("take credit back from", RawReceiver.drain_credit, timeout=timeout)
 
     async def complete(
@@ -105,9 +104,9 @@ class RelayReceiveLink(ReceiveLink):
         error: tuple[str, str] | None = None,
         request: int = 0,
     ) -> list[ServiceError | None]:
-        raw = self._raw
+        raw = self._raw_of(self._handler)
         mine = [each for each in messages if isinstance(each, RelayDelivery) and each.receiver is raw]
-        if raw is None or self._handler is not self._raw_handler or len(mine) < len(messages):
+        if raw is None or len(mine) < len(messages):
             where = f"settle on {self.path} on {self._client.namespace}"
             return [LockLostError(f"{where}: the link that delivered the messages is gone")] * len(messages)
         self._client.meter.count(Operation.SETTLE, len(messages))
@@ -131,14 +130,17 @@ class RelayReceiveLink(ReceiveLink):
         async def call(receiver: ServiceBusReceiver) -> ResultT:
             await receiver.__aenter__()
             inner: Any = receiver
-            if self._raw is None or self._raw_handler is not receiver:
-                self._raw, self._raw_handler = RawReceiver(inner, max_bytes=self.max_bytes), receiver
+            self._raw = raw = self._raw_of(receiver) or RawReceiver(inner, max_bytes=self.max_bytes)
             try:
-                return await operation(self._raw)
+                return await operation(raw)
             except Exception as failure:
                 raise mapped_error(inner, failure) from failure
 
         return await self._call(action, call, timeout=timeout)
+
+    def _raw_of(self, handler: Any) -> RawReceiver | None:
+        """Return what took over ``handler``; ``None`` if nothing has yet."""
+        return self._raw if self._raw is not None and self._raw.receiver is handler else None
 
 
 class RelaySessionLink(SessionLink, RelayReceiveLink):
