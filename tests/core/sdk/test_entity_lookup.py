@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from servicebus_emulator import Emulator, Fault, FaultKind
+from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_pair.core import Endpoint, HealthState, NamespacePair
 from servicebus_pair.core.model.errors import (
@@ -90,7 +91,9 @@ async def test_section_4_arm_finds_queues_and_topics_and_rejects_a_wrong_namespa
                 assert await right.entity_exists(path), path
             for path in ("gone", "gates/Subscriptions/gone", "gone/Subscriptions/all"):
                 assert not await right.entity_exists(path), path
-            with pytest.raises(RefusedError, match="namespace fabrikam is not in resource group"):
+            with pytest.raises(
+                RefusedError, match=f"namespace fabrikam is not in resource group '{Scope().resource_group}'"
+            ):
                 await wrong.entity_exists("flights/today")
 
 

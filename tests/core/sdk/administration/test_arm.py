@@ -88,7 +88,7 @@ async def test_section_3_arm_disables_and_enables_sending(managed: Managed) -> N
         await through_arm.set_sending(QUEUES[0], enabled=False)
         await through_arm.set_sending(QUEUES[0], enabled=True)
         assert (await through_arm.list_queues())[QUEUES[0]] == BACKLOG_QUEUE
-        with pytest.raises(EntityExistsError):
+        with pytest.raises(EntityExistsError, match=f"create queue {QUEUES[0]} on contoso-dr through ARM: it exists"):
             await through_arm.create_queue(QUEUES[0], BACKLOG_QUEUE)
         await through_arm.delete_queue(QUEUES[0])
         with pytest.raises(EntityNotFoundError):
@@ -144,6 +144,7 @@ async def test_an_answer_of_another_shape_is_an_error_of_the_service(lie: dict[s
             (1, 2, 3, 500),
             10,
         ),
+        ({"countDetails": {"activeMessageCount": None, "transferMessageCount": 4}}, (0, 0, 0, 0), 4),
         # Deferred messages are in the total only.
         ({"countDetails": {"activeMessageCount": 1}, "messageCount": 9}, (1, 0, 0, 0), 9),
     ],

@@ -74,12 +74,23 @@ async def test_entities_are_created_once_changed_and_deleted_once() -> None:
             await managing.update(QUEUE, {"max_delivery_count": 3})
 
 
-async def test_a_limited_time_to_live_stays_when_something_else_changes() -> None:
+@pytest.mark.parametrize("days", [3, 1000])
+async def test_a_limited_time_to_live_stays_when_something_else_changes_and_an_unlimited_one_is_left_out(
+    days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with administration() as managing:
-        await managing.create(QUEUE, {"default_message_time_to_live": timedelta(days=3)})
+        await managing.create(QUEUE, {"default_message_time_to_live": timedelta(days=days)})
+        update, sent = managing._client.update_queue, list[Any]()
+
+        async def noted(queue: Any) -> None:
+            sent.append((queue.default_message_time_to_live, queue.auto_delete_on_idle))
+            await update(queue)
+
+        monkeypatch.setattr(managing._client, "update_queue", noted)
         await managing.update(QUEUE, {"max_delivery_count": 7})
+        assert sent == [(timedelta(days=days), None)]
         queue = await described(managing, QUEUE)
-        assert (queue.default_message_time_to_live, queue.max_delivery_count) == (timedelta(days=3), 7)
+        assert (queue.default_message_time_to_live, queue.max_delivery_count) == (timedelta(days=days), 7)
         assert queue.auto_delete_on_idle > timedelta(days=10_000_000)
 
 

@@ -65,7 +65,7 @@ class ArmAdministration(SdkAdministration):
         """Create one queue. :raises EntityExistsError: it exists."""
         # ARM's PUT would silently update an existing queue.
         if await self._exists("queue", path, self._client.queues.get(*self._scope, _arm_name(path))):
-            raise EntityExistsError(f"create queue {path} on {self._scope[1]}: it exists")
+            raise EntityExistsError(f"create queue {path} on {self._where}: it exists")
         properties = {theirs: getattr(settings, ours) for ours, theirs in _PROPERTY_NAMES.items()}
         await self._put(f"create queue {path}", path, properties)
 
