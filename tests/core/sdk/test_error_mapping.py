@@ -116,6 +116,32 @@ def test_the_error_names_operation_and_exception_on_one_bounded_line() -> None:
     assert str(secrets) == f"{WHERE}: RuntimeError: {' '.join(['***'] * 6)}"
 
 
+TOKEN, HIDDEN = (f"SharedAccessSignature sr=x&sig={each}&se=1&skn=n" for each in ("c4n4ry" * 8, "***"))
+
+
+def test_secrets_are_hidden_in_each_exception_behind_one_and_other_texts_stay() -> None:
+    answer, plain = azure.HttpResponseError(f"said {TOKEN}"), azure.HttpResponseError("no")
+    response: Any = object()
+    answer.response = plain.response = response
+    failure = sdk.ServiceBusError(f"Handler failed: {TOKEN}", error=answer)
+    failure.__context__, failure.__cause__ = plain, OSError(f"closed: {TOKEN}")
+    answer.__context__ = failure
+    endless = failure.__cause__.__context__ = RuntimeError("Z" * 10_001)
+    classify(failure, where=WHERE, authenticated=False)
+    assert str(failure.__cause__) == f"closed: {HIDDEN}"
+    assert (str(answer), answer.message, answer.response) == (*[f"said {HIDDEN}"] * 2, None)
+    assert failure.message == str(failure) == f"Handler failed: {HIDDEN}"
+    assert (str(plain), plain.message, plain.response) == ("no", "no", response)
+    assert str(endless) == "a word of 10001 characters"
+    assert not hasattr(endless, "message")
+
+
+@pytest.mark.fast_sdk
+def test_the_condition_of_an_error_is_known_however_long_its_text_is() -> None:
+    failure = sdk.ServiceBusError("a b " * 5_000, condition="amqp:not-allowed")
+    assert type(classify(failure, where=WHERE, authenticated=True)) is errors.RefusedError
+
+
 @pytest.mark.usefixtures("sdk_path")
 @pytest.mark.parametrize("condition", [b"amqp:not-allowed", "com.microsoft:argument-error", "amqp:precondition-failed"])
 def test_section_4_a_refused_request_is_not_an_outage(condition: Any) -> None:

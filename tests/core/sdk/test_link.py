@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -156,7 +157,9 @@ async def test_attaching_reads_the_limit_of_a_batch_and_a_refused_token_is_expla
     batch = SimpleNamespace(max_size_in_bytes=1_000)
     sender = SimpleNamespace(create_message_batch=lambda: asyncio.sleep(0, batch))
     link = SendLink(owner, "flights", lambda: sender)
+    assert (link.is_connected, link.new_batch()._max_bytes) == (False, 262_144)
     assert await link.open(timeout=5) == 1_000
+    assert [link.is_connected, link.new_batch()._max_bytes] == [True, 1_000]
     assert (link.max_batch_bytes, link.max_message_bytes, link.is_open) == (1_000, 1_000, True)
     await link.open(timeout=5)
     assert owner.bounds == [5.4], "it is open"
@@ -220,6 +223,20 @@ async def test_time_for_attaching_is_taken_from_the_call(opening: float, left: f
     assert sender.calls == [("send", left), ("send", 5.0)]
     assert owner.meter.read() == Operations(sends=3)
     assert owner.bounds == [5.4], "a send needs no task of its own, attaching may ignore its cancellation"
+
+
+async def test_a_connection_that_was_used_longest_ago_is_closed_if_too_many_are_idle() -> None:
+    owner, senders = Owner(), [FakeSender(), FakeSender()]
+    owner.idle_links = IdleLinks("contoso", 1)
+    first, second = (SendLink(owner, "flights", partial(senders.__getitem__, number)) for number in range(2))
+    await first.open(timeout=5)
+    opening = asyncio.create_task(second.open(timeout=5))
+    senders[1].opening = 1.0
+    await asyncio.sleep(0.5)
+    assert [first.in_use, second.in_use, first.is_connected] == [False, True, True]
+    await opening
+    assert [second.in_use, first.is_connected, second.is_connected] == [False, False, True]
+    assert owner.discarded == [senders[0]]
 
 
 async def test_operations_are_counted_by_kind_and_size() -> None:
@@ -286,6 +303,6 @@ async def test_section_4_a_link_idle_for_minutes_is_reopened() -> None:
     for seconds, discarded in ((199, []), (201, [sender])):
         await link.send(batch_of(1), timeout=5)
         await asyncio.sleep(seconds)
-        assert link.attached is (seconds < 200)
+        assert link.attached is link.is_open is (seconds < 200)
         await link.send(batch_of(1), timeout=5)
         assert owner.discarded == discarded

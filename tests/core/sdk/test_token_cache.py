@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from azure.core.credentials import AccessTokenInfo
 from azure.core.exceptions import ClientAuthenticationError
 from azure.identity import aio
 
+from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import Secret
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
 from servicebus_pair.core.sdk.token_cache import TokenCache
@@ -159,6 +161,15 @@ async def test_a_token_is_used_until_ten_seconds_before_it_expires(remaining: fl
 def test_tokens_are_shared_by_event_loops() -> None:
     service = FakeTokenService()
     assert [asyncio.run(service.get()) for _ in range(2)] == ["token 1"] * 2
+
+
+def test_an_identity_is_made_by_names_holds_secrets_in_their_place_and_has_a_credential() -> None:
+    kinds: tuple[Any, ...] = (Identity, DefaultIdentity, ManagedIdentity, ClientSecret)
+    assert [(kind, each.name) for kind in kinds for each in fields(kind) if not each.kw_only] == []
+    with pytest.raises(ConfigurationError, match="client_id holds a"):
+        ClientSecret(tenant_id="t", client_id=f"eyJ{'a' * 40}.eyJ{'b' * 40}.{'c' * 40}", client_secret=Secret("s"))
+    with pytest.raises(TypeError, match="abstract"):
+        Identity()  # type: ignore[abstract]
 
 
 def test_equal_identities_share_their_tokens() -> None:
