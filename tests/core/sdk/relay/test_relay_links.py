@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp.constants import LinkState
 
-from servicebus_emulator import Fault, FaultKind
-from servicebus_pair.core.model.errors import LockLostError, TimedOutError
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core.model.errors import LockLostError, RejectedError, TimedOutError, UnreachableError
 from servicebus_pair.core.protocol.amqp_message import new_message
 from servicebus_pair.core.protocol.relay_batch import RelayBatch
 from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, RelayedMessage
@@ -195,15 +195,35 @@ async def test_a_link_is_used_as_long_as_it_is_attached(local: LocalPair) -> Non
     link = destination(local)
     handlers = list[Any]()
     await link.open(timeout=5)
-    for number in range(3):
+    for number in range(4):
         assert await link.send_in_slot(batch_of(link, relayed(number)), SLOT)
         assert not link.in_use
-        handlers.append(link._handler)
+        assert link._attachment is not None
+        handlers.append(link._attachment.handler)
         if number == 1:
             link._handler._handler._link.state = LinkState.DETACHED
+        if number == 2:
+            link.disconnect()
     assert handlers[0] is handlers[1]
-    assert handlers[1] is not handlers[2]
-    assert await local.primary_ids() == ["m0", "m1", "m2"]
+    assert len(set(map(id, handlers))) == 3
+    assert await local.primary_ids() == ["m0", "m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "kept"),
+    [(FaultKind.INTERNAL_ERROR, RejectedError, True), (FaultKind.CLOSE_LINK, UnreachableError, False)],
+)
+async def test_a_link_outlives_the_rejection_of_a_message(
+    local: LocalPair, kind: FaultKind, error: type[Exception], kept: bool
+) -> None:
+    link = destination(local)
+    await link.open(timeout=5)
+    handler = link._handler
+    local.primary.set_fault(Fault(kind=kind, on=(Operation.SEND,), count=1))
+    with pytest.raises(error):
+        await link.send_in_slot(batch_of(link, relayed(1)), SLOT)
+    assert (link._handler is handler, link._handler is None) == (kept, not kept)
+    assert await link.send_in_slot(batch_of(link, relayed(2)), SLOT)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
