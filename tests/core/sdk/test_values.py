@@ -86,6 +86,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "message_browser._RETRY_DELAY": 1.0,
             "guarded_transport._MAX_BYTES": 8_388_608,
             "guarded_transport._MAX_ENTRIES": 1000,
+            "guarded_transport._MAX_MARKS": 100_000,
             "guarded_transport._MAX_CALL_BYTES": 67_108_864,
             "guarded_transport._ANY_HEADER": 47,
             "message_browser._LINEAR_PROBES": 64,

@@ -19,6 +19,9 @@ _MAX_BYTES: Final = 8 * 2**20
 _MAX_ENTRIES: Final = 1000
 # In a feed, and in a list of the Resource Manager.
 _ENTRIES: Final = (b"<entry", b'"properties"')
+# Tags and attributes: a hundred queues, which is a page, have about 10,000.
+_MARKS: Final = (b"<", b'="')
+_MAX_MARKS: Final = 100_000
 # All pages of a listing: the 10,000 queues that a namespace may have take about half.
 _MAX_CALL_BYTES: Final = 64 * 2**20
 _ENCODING: Final = "content-encoding"
@@ -117,4 +120,6 @@ class _BoundedResponse(aiohttp.ClientResponse):
         body = b"".join(blocks)
         if max(map(body.count, _ENTRIES)) > _MAX_ENTRIES:
             raise DecodeError(f"the answer has more than {_MAX_ENTRIES} entries")
+        if sum(map(body.count, _MARKS)) > _MAX_MARKS:
+            raise DecodeError(f"the answer has more than {_MAX_MARKS} tags and attributes")
         return body
