@@ -6,14 +6,14 @@ import argparse
 import resource
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.certificates import GivenCertificate
 from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY, ROOT_POLICY
 from servicebus_emulator.engine.namespace.tiers import Tier
-from servicebus_emulator.logs import LogFormat
+from servicebus_emulator.logs import LogFormat, masked
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
 from servicebus_emulator.version import version
@@ -70,9 +70,16 @@ _TIMEOUT_HELP: Final = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Masks in its errors the keys that somebody gave as another argument."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(masked(message))
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="servicebus-emulator",
         usage=_USAGE,
         description=_DESCRIPTION,

@@ -12,7 +12,7 @@ import pytest
 
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.certificates import IssuedCertificate
-from servicebus_emulator.cli import add_wire_options, client_timeouts, given_certificate
+from servicebus_emulator.cli import add_wire_options, client_timeouts, given_certificate, make_parser
 from servicebus_emulator.testing.process import EmulatorProcess
 
 
@@ -42,6 +42,14 @@ def test_a_certificate_needs_its_key(tmp_path: Path):
     for half in (certificate, key):
         with pytest.raises(ValueError, match=r"allowed: both, or neither"):
             given_certificate(parsed(*half))
+
+
+@pytest.mark.parametrize("option", ["--arm-port", "--log-level", "--open"])
+def test_a_connection_string_as_another_argument_is_masked(option: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        make_parser().parse_args([f"{option}=Endpoint=sb://x/;SharedAccessKeyName=send;SharedAccessKey=c4nary"])
+
+    assert "SharedAccessKeyName=send;SharedAccessKey=***" in capsys.readouterr().err
 
 
 def test_the_process_reports_its_authority_serves_a_name_and_raises_its_file_limit(tmp_path: Path):
