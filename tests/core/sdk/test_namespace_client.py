@@ -124,6 +124,7 @@ async def test_a_client_ends_once_and_says_why(client: NamespaceClient, faulted:
     client.on_closed = reasons.append
     client.check_open()
     closed = [client.is_closed]
+    assert not client.authenticated, "it has not called anybody"
     if faulted:
         client.fault(PairClosedError("the partner ended"))
         client.fault(PairClosedError("again"))

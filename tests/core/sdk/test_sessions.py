@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
@@ -98,6 +99,20 @@ async def test_a_fault_of_a_queue_with_sessions_is_not_taken_for_its_absence(ses
     sessions.namespace.set_fault(Fault(kind=FaultKind.CLOSE_CONNECTION, on=(Operation.MANAGE,), count=1))
     with pytest.raises(ServiceFaultError):
         await sessions.client.list_sessions("q", timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize(("path", "error"), [("missing", EntityNotFoundError), ("q", ServiceFaultError)])
+async def test_a_fault_is_taken_for_the_absence_of_a_queue_that_cannot_be_peeked(
+    path: str, error: type[Exception], sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: str, timeout: float) -> AsyncIterator[str]:
+        if timeout == TIMEOUT:
+            raise ServiceBusError("the management link was refused")
+        yield ""
+
+    monkeypatch.setattr(sessions.client._client, "list_queue_sessions", fail)
+    with pytest.raises(error):
+        await sessions.client.list_sessions(path, timeout=TIMEOUT)
 
 
 async def test_silence_is_not_taken_for_an_empty_queue(sessions: Sessions) -> None:

@@ -230,6 +230,12 @@ async def test_section_4_a_failed_lookup_is_raised() -> None:
         await managing(get_queue=answering(http_error(403)), get_topic=None).entity_exists("q")
 
 
+async def test_the_administration_may_be_at_another_address_than_the_namespace() -> None:
+    async with administration_for(endpoint(LOCAL.replace("KeyName=n", "KeyName=127.0.0.1:5672"))) as administration:
+        client: Any = administration._client  # type: ignore[attr-defined]
+        assert (client.fully_qualified_namespace, client._credential.policy) == ("127.0.0.1:5300", "127.0.0.1:5672")
+
+
 async def test_the_emulator_is_called_over_http_and_other_namespaces_over_https() -> None:
     local, remote = ServiceBusAdministration(endpoint()), endpoint(LOCAL.replace("=true", "=false"))
     assert local._client._pipeline._transport._plain
