@@ -143,8 +143,9 @@ async def test_invalid_drill_is_rejected_before_any_change(local_pair: LocalPair
     with pytest.raises(DrillError, match="messages is 0"):
         await local_pair.pair.drill("flights", messages=0)
     for name in ("limit", "life"):
-        with pytest.raises(DrillError, match=f"{name} is 0:00:00: it must be longer than 0"):
-            await local_pair.pair.drill("flights", **{name: timedelta(0)})  # type: ignore[arg-type]
+        for span in (timedelta(0), timedelta(seconds=-1)):
+            with pytest.raises(DrillError, match=f"{name} is {span}: it must be longer than 0"):
+                await local_pair.pair.drill("flights", **{name: span})  # type: ignore[arg-type]
     assert local_pair.pair.health("flights").failed_over
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import ArmCoordinates, Secret
-from servicebus_pair.core.pair.endpoint_settings import AUTHENTICATIONS, find_secrets, read_endpoint
+from servicebus_pair.core.pair.endpoint_settings import AUTHENTICATIONS, check_added_hosts, find_secrets, read_endpoint
 from servicebus_pair.core.pair.settings import SettingsReference, read_pair_settings
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
 
@@ -127,6 +127,8 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({**BY_SECRET, "namespace": 5}, "setting namespace is a int: it must be text"),
         ({**BY_SECRET, "ca_file": "/no/such/file"}, "setting ca_file is '/no/such/file': the file does not exist"),
         ({**BY_SECRET, "ca_file": "a" * 5000}, "setting ca_file is a path that is not shown: the file"),
+        ({"connection_string": STRING, **ARM, "client_secret": SECRET}, "setting tenant_id is missing"),
+        ({**BY_SECRET, "hots": HOST, "aost": HOST, "zost": HOST}, "setting aost is unknown: allowed are"),
         ({**BY_SECRET, "hots": HOST}, "setting hots is unknown: allowed are administration, allow_other_hosts, "),
     ],
 )
@@ -178,6 +180,21 @@ def test_a_client_secret_goes_where_it_is_told_to_and_a_connection_string_takes_
     read_endpoint({"connection_string": STRING, "endpoint_address": "sb://gateway.example"})
     with pytest.raises(ConfigurationError, match="setting management_endpoint is not a host of Azure"):
         read_endpoint({"connection_string": STRING, **ARM, "management_endpoint": "https://a.example"})
+
+
+@pytest.mark.parametrize(
+    ("owner", "allowed"),
+    [({}, False), ({"allow_other_hosts": "false"}, False), ({"allow_other_hosts": "true"}, True)],
+)
+def test_a_host_that_is_added_to_the_credential_of_another_is_known_unless_its_owner_allows_others(
+    owner: dict[str, Any], allowed: bool
+) -> None:
+    for added, known in (({"host": "127.0.0.1:5672"}, True), ({"host": "evil.example"}, False)):
+        if known or allowed:
+            check_added_hosts(added, owner=owner, label=str, lifted_by="allow")
+            continue
+        with pytest.raises(ConfigurationError, match=r"of the credential that is referred to: allowed with allow$"):
+            check_added_hosts(added, owner=owner, label=str, lifted_by="allow")
 
 
 def test_reference_can_be_combined_with_settings_it_lacks() -> None:

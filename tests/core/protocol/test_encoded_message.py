@@ -124,6 +124,14 @@ def test_a_batch_begins_as_the_sdk_begins_it(message: AmqpAnnotatedMessage) -> N
     assert prefix == bytes(expected)
 
 
+def test_a_batch_begins_with_the_partition_key_alone_of_all_annotations() -> None:
+    key = [text("x-opt-partition-key", constructor=SYMBOL), text("k")]
+    others = [text(name, constructor=SYMBOL) for name in ("a", "x-opt-partition-kez", "x-opt-via-partition-key")]
+    items = [item for name in others for item in (name, text("v"))]
+    data = section(MESSAGE_ANNOTATIONS, join_map([*items, *key, *items])) + BODY
+    assert batch_prefix(data) == section(MESSAGE_ANNOTATIONS, join_map(key))
+
+
 @pytest.mark.parametrize("before", range(12))
 def test_sections_are_read_up_to_the_body_however_long_they_are(before: int) -> None:
     header = section(HEADER, join_list([b"\x40"] * before))

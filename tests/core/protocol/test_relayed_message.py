@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,8 +19,10 @@ from servicebus_pair.core.protocol.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
     MESSAGE_ANNOTATIONS,
+    PROPERTIES,
     SYMBOL,
     binary,
+    join_list,
     join_map,
     section,
     text,
@@ -156,11 +159,43 @@ def test_a_map_with_a_name_that_has_no_value_is_left_to_the_decoder(descriptor: 
         BacklogRewriter().restore(address + uneven + section(BODY, binary(b"x")), now=NOON)
 
 
+@pytest.mark.parametrize(
+    ("properties", "message_id"),
+    [
+        (None, "None"),
+        (b"\x45", "None"),
+        (join_list([text("m1")]), "m1"),
+        (join_list([text("m" * 200)]), "m" * 200),
+        (join_list([text("m" * 300)]), "m" * 300),
+        (join_list([text("m1"), b"\x40", b"\x40", text("s" * 300)]), "m1"),
+    ],
+)
+def test_properties_are_read_whatever_the_form_of_their_list(properties: bytes | None, message_id: str) -> None:
+    data = section(APPLICATION_PROPERTIES, join_map([text("x-ms-path"), text(ENTITY)]))
+    data += section(BODY, binary(b"x"))
+    given = b"" if properties is None else section(PROPERTIES, properties)
+    rewriter = BacklogRewriter()
+    for _ in range(2):
+        _, relayed = rewriter.restore(given + data, now=NOON)
+        assert relayed.message_id == message_id
+
+
 def test_an_application_property_whose_name_is_no_string_is_left_to_the_decoder() -> None:
     for name in (text("x-ms-path", constructor=SYMBOL), binary(b"x-ms-path"), b"\x40"):
         data = section(APPLICATION_PROPERTIES, join_map([text("x-ms-path"), text(ENTITY), name, text("a")]))
         with pytest.raises(UnusualMessageError, match="the name of an application property is no string"):
             BacklogRewriter().restore(data + section(BODY, binary(b"x")), now=NOON)
+
+
+def test_names_and_values_in_the_long_form_are_read_as_in_the_short_one() -> None:
+    def wide(value: str) -> bytes:
+        return struct.pack(">BI", 0xB1, len(value)) + value.encode()
+
+    items = [*map(wide, ("x-ms-path", ENTITY, "x-ms-sessionid", "s")), wide("own"), wide("value")]
+    data = section(APPLICATION_PROPERTIES, join_map(items)) + section(BODY, binary(b"x"))
+    entity, relayed = BacklogRewriter().restore(data, now=NOON)
+    assert (entity, relayed.session_id) == (ENTITY, "s")
+    assert section(APPLICATION_PROPERTIES, join_map(items[4:])) in relayed.encoded
 
 
 def test_decimals_are_left_to_the_decoder() -> None:
