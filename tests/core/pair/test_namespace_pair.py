@@ -200,8 +200,9 @@ async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None
     for call in (lambda: pair.sender("flights"), pair.syphon):
         with pytest.raises(PairClosedError, match="the pair is not open"):
             call()
-    with pytest.raises(ConfigurationError, match="'orders' is not a backlog queue"):
-        pair.syphon(["Contoso/x-servicebus-transfer/0", "orders"])
+    for other in ("orders", "tasks"):
+        with pytest.raises(ConfigurationError, match=f"'{other}' is not a backlog queue"):
+            pair.syphon(["Contoso/x-servicebus-transfer/0", "spool", other])
     await pair.close()
 
 

@@ -145,6 +145,8 @@ def test_a_new_message_has_a_data_body_and_the_fields_that_are_given() -> None:
     assert full.properties == Properties(message_id="m", group_id="s")
     assert (dict(full.annotations or {}), full.application_properties) == ({"x-opt-partition-key": "p"}, {"a": 1})
     at = datetime(2030, 1, 1, tzinfo=UTC)
-    later = new_message("x", time_to_live=timedelta(seconds=1.5), scheduled_enqueue_time=at, reply_to_session_id="r")
+    later = new_message(
+        "x", time_to_live=timedelta(microseconds=1_500_900), scheduled_enqueue_time=at, reply_to_session_id="r"
+    )
     assert (later.header, later.annotations) == (Header(time_to_live=1500), {"x-opt-scheduled-enqueue-time": at})
     assert later.properties == Properties(reply_to_group_id="r")

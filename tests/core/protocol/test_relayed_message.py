@@ -187,6 +187,15 @@ def test_an_application_property_whose_name_is_no_string_is_left_to_the_decoder(
             BacklogRewriter().restore(data + section(BODY, binary(b"x")), now=NOON)
 
 
+@pytest.mark.parametrize("prefix", [b"\x00\x52", b"\x00\x54"])
+def test_a_section_that_begins_in_another_form_is_left_to_the_decoder(prefix: bytes) -> None:
+    address = section(APPLICATION_PROPERTIES, join_map([text("x-ms-path"), text(ENTITY)]))
+    data = section(BODY, binary(b"x"))
+    for parts in (prefix + address[2:] + data, address + prefix + data[2:]):
+        with pytest.raises(UnusualMessageError, match="a section begins in another form"):
+            BacklogRewriter().restore(parts, now=NOON)
+
+
 def test_names_and_values_in_the_long_form_are_read_as_in_the_short_one() -> None:
     def wide(value: str) -> bytes:
         return struct.pack(">BI", 0xB1, len(value)) + value.encode()
@@ -220,8 +229,9 @@ def test_section_6_a_scheduled_time_in_the_past_is_removed(seconds: int) -> None
     assert restored(delivered(message.raw_amqp_message)) == encode(plain)
 
 
-def test_section_6_a_scheduled_time_in_the_future_is_kept() -> None:
-    due = datetime.fromtimestamp(NOON + 1, UTC)
+@pytest.mark.parametrize("seconds", [0.001, 0.5, 1])
+def test_section_6_a_scheduled_time_in_the_future_is_kept(seconds: float) -> None:
+    due = datetime.fromtimestamp(NOON + seconds, UTC)
     message = ServiceBusMessage("x", message_id="1", scheduled_enqueue_time_utc=due)
     assert restored(delivered(message.raw_amqp_message)) == encode(message)
 

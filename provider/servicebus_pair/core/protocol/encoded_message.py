@@ -81,7 +81,7 @@ def batch_prefix(first: bytes) -> bytes:
     found = _sections_before_body(first)
     prefix = b""
     annotations = found[MESSAGE_ANNOTATIONS]
-    if annotations and PARTITION_NAME in annotations:
+    if PARTITION_NAME in annotations:
         items = split(annotations)
         kept = [
             item
