@@ -16,7 +16,15 @@ from typing import Any, Final
 import pendulum
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import boolean, choice, integer, message_rate, non_empty_text, storage_location
+from servicebus_pair.core.model import (
+    boolean,
+    choice,
+    integer,
+    message_rate,
+    no_secret,
+    non_empty_text,
+    storage_location,
+)
 from servicebus_pair.core.model import duration as _duration
 
 __all__ = [
@@ -38,7 +46,16 @@ __all__ = [
     "text",
 ]
 
-text: Final = partial(non_empty_text, meaning="a text of at least one character")
+_BELONGS: Final = "in the connection"
+
+
+def _plain(name: str, value: Any, *, meaning: str) -> str:
+    # Airflow shows the parameters of tasks to all who may read the DAG, and an entity is in logs and shared health.
+    no_secret(name, value, belongs=_BELONGS)
+    return non_empty_text(name, value, meaning=meaning)
+
+
+text: Final = partial(_plain, meaning="a text of at least one character")
 
 
 def check_unless_template(name: str, value: Any, check: Callable[[str, Any], object]) -> None:
@@ -94,6 +111,7 @@ def storage_path(name: str, value: Any) -> str:
     """Check the path or URL of a file or folder: a text or any path object, also Airflow's ``ObjectStoragePath``."""
     if not (isinstance(value, str | os.PathLike) or hasattr(value, "joinpath")) or not str(value):
         raise ConfigurationError(f"{name} is {value!r}: it must be a path or URL, such as s3://bucket/name")
+    no_secret(name, str(value), belongs=_BELONGS)
     return str(value)
 
 
@@ -119,7 +137,7 @@ def mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 def entity_path(name: str, value: Any) -> str:
     """Check the path of one queue or topic."""
-    return non_empty_text(name, value, meaning="the path of a queue or topic")
+    return _plain(name, value, meaning="the path of a queue or topic")
 
 
 def entity_paths(name: str, value: Any) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import no_secret
 from servicebus_pair.triggers.receive import ServiceBusReceiveTrigger
 
 try:
@@ -44,8 +45,9 @@ class ServiceBusPairQueueProvider(BaseMessageQueueProvider):
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002  Airflow adds them itself
         """Return the connection and the entity of a URI.
 
-        :raises ConfigurationError: it lacks one of them, or has a query.
+        :raises ConfigurationError: it lacks one of them, has a query, or holds a secret.
         """
+        no_secret("queue", queue, belongs="in the connection")
         parts = urlsplit(queue)
         entity = unquote(parts.path).strip("/")
         if not parts.netloc or not entity or parse_qsl(parts.query) or parts.fragment:

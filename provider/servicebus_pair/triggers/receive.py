@@ -186,7 +186,7 @@ class ServiceBusReceiveTrigger(BaseEventTrigger):
         max_event_bytes: int = 262_144,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.servicebus_pair_conn_id = servicebus_pair_conn_id
+        self.servicebus_pair_conn_id = text("servicebus_pair_conn_id", servicebus_pair_conn_id)
         self.entity = entity_path("entity", entity)
         self.max_messages = integer(1, 1000)("max_messages", max_messages)
         self.linger = _linger("linger", linger).total_seconds()

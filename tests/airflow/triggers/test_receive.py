@@ -236,3 +236,15 @@ def test_a_queue_of_the_messaging_provider_names_connection_and_entity():
     for wrong in ("servicebus-pair://a", "servicebus-pair:///flights", "servicebus-pair://a/b?c=d"):
         with pytest.raises(ConfigurationError, match="queue is"):
             ServiceBusPairQueueProvider().trigger_kwargs(wrong)
+
+
+@pytest.mark.parametrize("secret", ["user:c4nary-c4nary@a", "a/SharedAccessKey=c4nary"])
+def test_a_secret_in_a_queue_or_a_name_is_refused_because_airflow_stores_the_arguments_of_triggers(secret: str):
+    for make in (
+        lambda: ServiceBusPairQueueProvider().trigger_kwargs(f"servicebus-pair://{secret}/flights"),
+        lambda: ServiceBusReceiveTrigger(servicebus_pair_conn_id=f"sb://{secret}", entity="flights"),
+        lambda: ServiceBusReceiveTrigger(servicebus_pair_conn_id="a", entity=f"sb://{secret}"),
+    ):
+        with pytest.raises(ConfigurationError, match="which is not shown here: it belongs in the connection") as raised:
+            make()
+        assert "c4nary" not in str(raised.value)

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from servicebus_pair.core.model import secret_kind
 from servicebus_pair.ui.view.action_catalogue import ActionName
 
 # Without control characters, which would forge lines of logs or, for the direction of writing, show another name.
 _PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
-Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=_PRINTED)]
+
+
+def _no_secret(value: str) -> str:
+    if secret_kind(value) is not None:
+        raise ValueError("a reason is shown to all who see the page: it must hold no secret")
+    return value
+
+
+Reason = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=_PRINTED),
+    AfterValidator(_no_secret),
+]
 EntityPath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=260, pattern=_PRINTED)]
 Entities = Annotated[list[EntityPath], Field(min_length=1, max_length=100)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from servicebus_pair.airflow_runtime.validators import entity_path, text
+from servicebus_pair.airflow_runtime.validators import entity_path, entity_paths, storage_path, text
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.ui.api import routes
 from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
 from tests.airflow.ui.support.page_client import PAIR_URL, auth_header, wait_for_pair
+from tests.security.canaries import CANARIES, disclosed
 
 ACTION = f"{PAIR_URL}/actions/pause_syphon"
 
@@ -53,6 +54,17 @@ def test_reasons_and_names_that_forge_lines_of_logs_are_refused(page: TestClient
         with pytest.raises(ConfigurationError, match="control characters") as refused:
             check("reason", forged)
         assert forged not in str(refused.value)
+
+
+@pytest.mark.parametrize("canary", [*map(str, CANARIES.values())], ids=CANARIES)
+def test_secrets_in_reasons_names_and_paths_are_refused_and_not_repeated(page: TestClient, canary: str):
+    response = page.post(ACTION, json={"reason": canary})
+
+    assert (response.status_code, disclosed(response.text)) == (422, False)
+    for check in (text, entity_path, entity_paths, storage_path):
+        with pytest.raises(ConfigurationError, match=r"reason holds .*, which is not shown") as refused:
+            check("reason", canary)
+        assert not disclosed(str(refused.value))
 
 
 def test_bodies_that_are_half_sent_are_given_up(
