@@ -50,21 +50,23 @@ def test_deliveries_are_split_where_an_id_is_missing() -> None:
 
 
 async def test_a_range_that_fails_halfway_names_the_confirmed_messages() -> None:
-    confirmed, refused = (SimpleNamespace(_delivery_id=number, _delivery_tag=number) for number in (1, 2))
-    link = SimpleNamespace(_received_delivery_tags={1, 2}, _pending_dispositions={})
+    # The first is confirmed; then a refused one, two without an end or an outcome, and one that was never pending.
+    answers: list[Any] = [(True, {"accepted": []}), (True, {"rejected": []}), (False, {"accepted": []}), (True, None)]
+    all_of_them: Any = [SimpleNamespace(_delivery_id=number, _delivery_tag=number) for number in range(5)]
+    link = SimpleNamespace(_received_delivery_tags=set(range(5)), _pending_dispositions={})
 
     async def settle(*_: Any, **__: Any) -> None:
-        link._pending_dispositions.update({number: {"settled": False, "outcome": None} for number in (1, 2)})
+        link._pending_dispositions.update({number: {"settled": False, "outcome": None} for number in range(4)})
         await asyncio.sleep(0)
-        link._pending_dispositions[1].update(settled=True, outcome={"accepted": []})
+        for number, (settled, outcome) in enumerate(answers):
+            link._pending_dispositions[number].update(settled=settled, outcome=outcome)
         link._pending_dispositions.clear()  # as the SDK does
         raise OSError("detached")
 
     receiver: Any = SimpleNamespace(_handler=SimpleNamespace(_link=link, settle_messages_async=settle))
-    both: Any = [confirmed, refused]
     with pytest.raises(PartialSettlementError) as caught:
-        await settle_range(receiver, both, "complete", timeout=5)
-    assert caught.value.confirmed == {id(confirmed)}
+        await settle_range(receiver, all_of_them, "complete", timeout=5)
+    assert caught.value.confirmed == {id(all_of_them[0])}
     assert isinstance(caught.value.__cause__, OSError)
     assert link._received_delivery_tags == set()
 
