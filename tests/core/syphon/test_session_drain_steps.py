@@ -155,6 +155,12 @@ async def test_progress_of_another_syphon_is_waited_for(progress: str) -> None:
     assert 65 < await drain.work() - (2 + 4 + 5 * (looks - 3)) <= 65 + 10
 
 
+async def test_messages_that_arrive_are_no_progress() -> None:
+    drain = Drain()
+    drain.listed, drain.counts = [["flights"]], [*range(100, 200)]
+    assert 65 < await drain.work() <= 65 + 5
+
+
 async def test_what_cannot_be_counted_is_at_least_a_message_for_each_session() -> None:
     drain = Drain()
     drain.listed, drain.counts = [["flights"]], [ServerBusyError("busy"), 5, AuthorizationError("no"), 99]
@@ -283,19 +289,59 @@ async def test_a_session_that_waits_for_its_turn_keeps_its_lock() -> None:
     assert not drain.run.session_turns.locked()
 
 
-async def test_a_session_that_fails_is_given_back_after_growing_pauses_of_at_most_30_seconds() -> None:
-    drain = Drain()
+@pytest.mark.parametrize("continuous", [False, True])
+async def test_a_session_that_fails_is_given_back_after_growing_pauses_of_at_most_30_seconds(continuous: bool) -> None:
+    drain, given_up = Drain(continuous=continuous), list[dict[str, int]]()
     for _ in range(7):
         link: Any = Link(drain.clock, "flights")
         link.errors["receive"] = UnreachableError("lost")
         await drain.drain._serve(link, "flights")
         assert link.called("close") == [None]
+        given_up.append(dict(drain.drain._given_up))
+    assert given_up == [*[{}] * 4, *[{} if continuous else {"flights": 1}] * 3]
     assert drain.clock.sleeps == [1, 2, 4, 8, 16, 30, 30]
     assert drain.run.active_sessions == 0
     link = Link(drain.clock, "flights")
     link.put("flights", "m0")
     await drain.drain._serve(link, "flights")
     assert (drain.drain._losses, drain.counters.moved) == ({}, {"flights": 1})
+
+
+@pytest.mark.parametrize(("others", "moved"), [(14, 80), (15, 48)])
+async def test_a_session_is_given_back_after_a_minute_if_no_more_can_be_served_at_a_time(
+    others: int, moved: int
+) -> None:
+    drain = Drain(max_batch_messages=16)
+    drain.run.active_sessions = others
+    link: Any = Link(drain.clock, "flights")
+    link.put("flights", *(f"m{n}" for n in range(80)))
+
+    def take_long(_: list[str]) -> None:
+        drain.clock.time += 30
+
+    drain.transport.entities["flights"].refuse = take_long
+    await drain.drain._serve(link, "flights")
+    assert (drain.counters.moved, drain.run.active_sessions) == ({"flights": moved}, others)
+
+
+async def test_a_session_of_another_entity_than_selected_is_given_back() -> None:
+    drain = Drain(selection=Selection.of(["delays"]))
+    link: Any = Link(drain.clock, "flights")
+    link.put("flights", "m0")
+    await drain.drain._serve(link, "flights")
+    assert (drain.counters.moved, link.called("receive"), link.called("close")) == ({}, [16], [None])
+
+
+async def test_pauses_grow_up_to_their_limit_and_begin_anew_after_progress() -> None:
+    drain = Drain()
+    for reset in (False, False, False, True, False):
+        await drain.drain._pause(5, reset=reset)
+    assert drain.clock.sleeps == [2, 4, 5, 1, 2]
+    assert not drain.drain._note_progress()
+    drain.counters.moved["flights"] += 1
+    assert drain.drain._note_progress()
+    assert drain.drain._last_progress_at == drain.clock.now() > EPOCH
+    assert not drain.drain._note_progress()
 
 
 async def test_an_unexpected_error_ends_the_whole_drain() -> None:

@@ -100,12 +100,17 @@ def test_section_6_surveys_of_several_queues_add_up() -> None:
     early, late = DestinationSurvey(1, 10, 5.0, 6.0), DestinationSurvey(2, 20, 7.0, 9.0)
     total = BacklogSurvey.total(
         [
-            BacklogSurvey({"a": late}, {"NoPath": 1}, 4),
-            BacklogSurvey({"a": early, "b": DestinationSurvey()}, {"NoPath": 1, "Unreadable": 2}, 16),
+            BacklogSurvey({"a": late}, {"NoPath": 1}, 4, 2),
+            BacklogSurvey({"a": early, "b": DestinationSurvey()}, {"NoPath": 1, "Unreadable": 2}, 16, 3),
         ]
     )
     assert total.destinations == {"a": DestinationSurvey(3, 30, 5.0, 9.0), "b": DestinationSurvey()}
-    assert (total.undeliverable, total.unreadable, total.messages) == ({"NoPath": 2, "Unreadable": 2}, 20, 27)
+    assert (total.undeliverable, total.unreadable, total.locked, total.messages) == (
+        {"NoPath": 2, "Unreadable": 2},
+        20,
+        5,
+        32,
+    )
     assert DestinationSurvey().ages(100.0) == (0, 0)
     assert BacklogSurvey({"a": replace(late, messages=1)}, {"NoPath": 1}, 1, 1).messages == 4
 

@@ -15,7 +15,13 @@ from servicebus_pair.core.model.errors import ObserverError
 from servicebus_pair.core.model.events import Event, HealthChanged, Observer
 from servicebus_pair.core.model.health_state import HEALTHY, EntityHealth, HealthState, merge
 from servicebus_pair.core.model.health_transitions import Action, Decision, HealthEvent, decide
-from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, InMemoryHealthStore
+from servicebus_pair.core.model.interfaces import (
+    BlockingHealthStore,
+    Clock,
+    HealthStore,
+    InMemoryHealthStore,
+    sleep_until_set,
+)
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 
@@ -119,13 +125,7 @@ class HealthRegistry:
     async def wait_for_change(self, entity: str, *, timeout: float) -> None:
         """Wait until the state of ``entity`` changes, at most ``timeout`` seconds."""
         changed = self._changed.setdefault(entity.casefold(), asyncio.Event())
-        waiting = asyncio.ensure_future(changed.wait())
-        sleeping = asyncio.ensure_future(self._clock.sleep(timeout))
-        try:
-            await asyncio.wait({waiting, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-            sleeping.cancel()
+        await sleep_until_set(self._clock, timeout, changed)
 
     def emit(self, event: Event) -> None:
         """Pass ``event`` to every observer, in order, even if one raises.

@@ -37,6 +37,16 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+async def sleep_until_set(clock: Clock, seconds: float, *events: asyncio.Event) -> None:
+    """Sleep, but not beyond the moment at which one of ``events`` is set."""
+    waits = [asyncio.ensure_future(each) for each in (clock.sleep(seconds), *(event.wait() for event in events))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+
+
 class HealthStore(Protocol):
     """Store of entity health shared with other processes.
 

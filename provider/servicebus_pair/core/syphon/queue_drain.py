@@ -8,6 +8,7 @@ from math import inf
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.interfaces import sleep_until_set
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import DrainContext
@@ -58,7 +59,6 @@ class QueueDrain:
         self._long_poll_expired = False
         # All messages of the queue were received, and are for destinations in backoff.
         self._all_received = False
-        self._last_peeked = 0
         self._last_found = 0
         # The sequence number of the first message that could be moved.
         self._first_workable = 1
@@ -254,21 +254,15 @@ class QueueDrain:
     async def _sleep(self, seconds: float) -> None:
         if seconds > _MAX_PAUSE_WITH_LOCKS:
             await self._worker.detach()
-        waits = [asyncio.ensure_future(each) for each in (self._context.clock.sleep(seconds), self._run.stopped.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+        await sleep_until_set(self._context.clock, seconds, self._run.stopped)
 
     async def _has_new_message(self) -> bool:
         """Peek for messages enqueued since all were received: a receive would return the old ones first."""
         try:
-            newest = max(self._worker.highest_sequence_number, self._last_peeked)
-            page = await self._worker.peek(newest + 1, max_messages=1)
+            page = await self._worker.peek(self._worker.highest_sequence_number + 1, max_messages=1)
         except ServiceError:
             return True  # the next step reports the failure
         if page:
-            self._last_peeked = page[-1].sequence_number
+            self._worker.highest_sequence_number = page[-1].sequence_number
             self._all_received = False
         return bool(page)

@@ -52,7 +52,7 @@ class QueueWorker:
     :param counters: shared by all links to the queue.
     :ivar waiting_for_destination: locked entries by failing destination.
     :ivar skipped: sequence numbers of messages that this drain does not handle.
-    :ivar highest_sequence_number: of all messages received.
+    :ivar highest_sequence_number: of all messages received, or found behind them.
     :ivar is_receiving: the step under way has received nothing yet.
     :ivar held_back: the last step abandoned messages of sessions whose earlier messages are locked elsewhere.
     :ivar received_few: the last receive returned less than half of what was requested, or ended in silence: the queue

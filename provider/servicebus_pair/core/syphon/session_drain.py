@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from servicebus_pair.core.model.errors import ServiceError, SessionLockedError
+from servicebus_pair.core.model.interfaces import sleep_until_set
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
@@ -212,12 +213,12 @@ class SessionQueueDrain:
                 now = self._context.clock.now()
                 if backoff.is_abandoned(entity) and not self._run.continuous:
                     self._abandoned[session_id] = len(worker.waiting)
-                    await self._sleep(_HOLD_INTERVAL, ended=self._ended)
+                    await self._sleep(_HOLD_INTERVAL, self._ended)
                 elif backoff.is_due(entity, now=now):
                     return True
                 else:
                     due = backoff.retry_at(entity) or now
-                    await self._sleep(max(_MIN_PAUSE, min(due - now, _HOLD_INTERVAL)), ended=self._ended)
+                    await self._sleep(max(_MIN_PAUSE, min(due - now, _HOLD_INTERVAL)), self._ended)
                 await worker.keep_lock()
             return False
         finally:
@@ -290,18 +291,6 @@ class SessionQueueDrain:
         self._pauses = 0 if reset else self._pauses + 1
         await self._sleep(min(backoff_delay(self._pauses + 1, initial_delay=_ACCEPT_WAIT), longest))
 
-    async def _sleep(self, seconds: float, *, ended: asyncio.Event | None = None) -> None:
-        """Sleep, but not beyond a stop of the syphon or the end of this drain."""
-        waits: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(each)
-            for each in (
-                self._context.clock.sleep(seconds),
-                self._run.stopped.wait(),
-                *([] if ended is None else [ended.wait()]),
-            )
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+    async def _sleep(self, seconds: float, *events: asyncio.Event) -> None:
+        """Sleep, but not beyond a stop of the syphon, or one of ``events``."""
+        await sleep_until_set(self._context.clock, seconds, self._run.stopped, *events)

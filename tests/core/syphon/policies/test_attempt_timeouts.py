@@ -24,7 +24,7 @@ def test_section_2_quick_confirmations_bring_the_time_back_slowly_and_late_ones_
     attempts = AttemptTimeouts(10)
     attempts.record_timeout("flights", 10)
     for _ in range(20):
-        attempts.record_confirmation("flights", 12)
+        attempts.record_confirmation("flights", 10)
     assert attempts.current("flights") == 20
     seen = []
     while attempts.is_lengthened("flights"):

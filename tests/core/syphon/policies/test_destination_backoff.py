@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.core.syphon.policies.destination_backoff import MAX_BACKOFF, DestinationBackoff, backoff_delay
+from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.syphon.policies.destination_backoff import (
+    MAX_BACKOFF,
+    DestinationBackoff,
+    PermanentFailures,
+    backoff_delay,
+)
 
 
 def test_a_destination_without_failure_can_be_acquired_by_all():
@@ -51,6 +57,24 @@ def test_an_attempt_under_way_at_the_failure_is_not_counted_again():
     backoff.release("flights", started=9.75)
     assert not backoff.try_acquire("flights", now=30)
     assert backoff.record_failure("flights", "busy", now=31, started=30) == 2
+
+
+def test_an_attempt_that_began_at_the_moment_of_the_failure_belongs_to_it():
+    backoff = DestinationBackoff(initial_delay=1)
+    backoff.record_failure("flights", "busy", now=10, started=9)
+    assert backoff.record_failure("flights", "busy", now=10.25, started=10) == 0.75
+    assert backoff.try_acquire("flights", now=11)
+    backoff.release("flights", started=10)
+    assert not backoff.try_acquire("flights", now=11)
+
+
+def test_what_worked_once_has_no_permanent_failure():
+    failures, error = PermanentFailures(), ServiceError("no right")
+    assert failures.record("Flights", error)
+    assert (dict(failures.errors), failures.any_succeeded) == ({"flights": error}, False)
+    failures.record_success("FLIGHTS")
+    assert not failures.record("flights", error)
+    assert (dict(failures.errors), failures.any_succeeded) == ({}, True)
 
 
 def test_a_success_ends_the_backoff():

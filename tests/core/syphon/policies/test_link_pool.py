@@ -60,6 +60,15 @@ async def test_a_free_link_is_used_before_another_is_opened() -> None:
             assert index == 0
 
 
+async def test_destinations_with_one_batch_each_leave_the_extra_links_to_others() -> None:
+    batches = Batches(LinkPool(3))
+    tasks = await waiting(batches, *"abcdefg")
+    tasks += await waiting(batches, *"xxx")
+    assert batches.links_used == [*[0] * 7, 0, 1, 2]
+    batches.released.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_destinations_share_the_extra_links() -> None:
     batches = Batches(LinkPool(3))
     tasks = await waiting(batches, *(entity for entity in ("a", "b", "c", "d") for _ in range(3)))

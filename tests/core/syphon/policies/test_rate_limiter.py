@@ -31,7 +31,7 @@ async def test_permits_are_granted_at_the_rate(rate: float):
 
 @pytest.mark.parametrize(("rate", "permits"), [(10, 10), (1.5, 1), (0.5, 1)])
 async def test_unused_permits_add_up_to_one_second(rate: float, permits: int):
-    clock = ManualClock()
+    clock = ManualClock(0.0)
     limiter = RateLimiter(rate, clock=clock)
     assert (await limiter.acquire(100), clock.time) == (1, pytest.approx(1 / rate))
     await clock.sleep(3600)

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.interfaces import Clock, sleep_until_set
 
 _ROUNDING: Final = 1e-6
 _MIN_PAUSE: Final = 0.001
@@ -75,15 +75,7 @@ class RateLimiter:
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until the rate changes."""
         self._changed.clear()
-        waits = [
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-            asyncio.ensure_future(self._changed.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+        await sleep_until_set(self._clock, seconds, self._changed)
 
 
 def _checked(rate: float | None) -> float | None:
