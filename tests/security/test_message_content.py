@@ -11,6 +11,7 @@ from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
 from servicebus_emulator.engine.namespace.entities import QueueEntity
 from servicebus_pair.core.sdk._private import capabilities
 from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, fast_path
+from servicebus_pair.core.sdk._private.decode_limits import limit_arrays
 from tests.core.support.local_pair import BACKLOG, open_local_pair
 from tests.emulator.support.encoded_messages import listed, mapped, section
 from tests.emulator.support.proton_client import encoded_message
@@ -42,9 +43,11 @@ async def test_arrays_without_bytes_are_not_decoded_by_those_who_peek() -> None:
 
 @pytest.fixture
 def decide_again() -> Iterator[None]:
-    fast_path.cache_clear()
+    for each in (fast_path, limit_arrays):
+        each.cache_clear()
     yield
-    fast_path.cache_clear()
+    for each in (fast_path, limit_arrays):
+        each.cache_clear()
 
 
 @pytest.mark.usefixtures("decide_again")
