@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core.ledger.reader import read_records
-from servicebus_pair.core.ledger.writer import LEDGER_VERSION, Ledger
+from servicebus_pair.core.ledger.writer import LEDGER_VERSION, Ledger, LedgerWriter
 from servicebus_pair.core.model.events import (
     DeadLettered,
     Event,
@@ -243,6 +243,10 @@ def test_full_disk_raises_and_truncates_only_one_record(tmp_path: Path) -> None:
     ]
     assert len(truncated) == 1
     assert truncated[0].startswith(b'{"v":1,"kind":"sent","id":"ful')
+
+
+def test_each_kind_of_ledger_says_where_its_lines_go() -> None:
+    assert LedgerWriter.__abstractmethods__ == {"flush", "close", "_append"}
 
 
 @pytest.mark.parametrize("folder", [0, 1])

@@ -232,6 +232,10 @@ def test_a_message_that_is_sent_alone_may_be_larger_than_a_batch() -> None:
             sizes(limit, size, largest=largest)
 
 
+def test_each_kind_of_batch_encodes_its_own_messages() -> None:
+    assert SizedBatch.__abstractmethods__ == {"try_add", "_envelope_bytes", "_name"}
+
+
 @pytest.mark.parametrize(("count", "halves"), [(2, [1, 1]), (3, [2, 1]), (4, [2, 2]), (5, [3, 2])])
 def test_a_batch_is_split_into_halves_in_order(count: int, halves: list[int]) -> None:
     batch = Sizes(1000, max_message_bytes=2000)

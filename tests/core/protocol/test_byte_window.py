@@ -16,6 +16,12 @@ def test_one_message_is_asked_for_until_a_size_is_known() -> None:
     assert window.credit(500) == 1
     window.add(100)
     assert (window.credit(499), window.credit(50)) == (99, 50)
+    small = ByteWindow(LIMIT)
+    small.add(1)
+    assert small.credit(2 * LIMIT) == LIMIT - 1
+    empty = ByteWindow(LIMIT)
+    empty.add(0)
+    assert empty.credit(500) == 1, "a message without bytes says nothing of the next one"
 
 
 def test_a_message_larger_than_the_limit_is_asked_for_alone() -> None:

@@ -29,7 +29,7 @@ class ByteWindow:
     def add(self, size: int) -> None:
         """Count a message that has arrived."""
         self._bytes += size
-        self._largest = max(self._largest, size, 1)
+        self._largest = max(self._largest, size)
 
     def remove(self, size: int) -> None:
         """Count a message that was taken."""
