@@ -23,7 +23,9 @@ from tests.examples import examples
 
 # Times that the broker has set are longs to the SDK; other numbers are not.
 _TIMES: dict[Any, Any] = {b"x-opt-enqueued-time": 1_357_000_000_000, b"x-opt-locked-until": 5, b"x-opt-mine": 5}
-FORWARDED = AmqpAnnotatedMessage(data_body=b"x", annotations=_TIMES)
+FORWARDED = AmqpAnnotatedMessage(
+    data_body=b"x", annotations=_TIMES, application_properties={"bytes": b"text", "number": 5}
+)
 
 
 def new_message(number: int = 0, *, size: int = 100, session: str | None = "s" * 50, **more: Any) -> AmqpMessage:
@@ -49,9 +51,9 @@ def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessag
     ours, theirs = EncodedBatch(262_144), ServiceBusMessageBatch(262_144)
     # The SDK writes the time of encoding into a message with a time to live: use one time for all three.
     with patch("time.mktime", return_value=1_800_000_000.0):
-        theirs.add_message(message)
         assert ours.try_add(from_sdk(message))
         assert ours.try_add(from_sdk(message))
+        theirs.add_message(message)  # last, since it changes values that are bytes
     encoded: Any = ours.encoded_form
     [one, two] = encoded[5]
     assert [bytes(one)] == [bytes(two)] == [bytes(each) for each in theirs._message[5]]
@@ -137,6 +139,7 @@ def test_only_a_single_message_is_sent_outside_a_batch_and_its_id_may_be_bytes()
     assert batch.try_add(binary)
     single: Any = batch.encoded_form
     assert (len(single.encoded), batch.refs[0].message_id) == (encoded_size(binary), "\\xff1")
+    assert single.properties.message_id == b"\xff1"
     assert batch.try_add(AmqpMessage([b"x"]))
     several: Any = batch.encoded_form
     assert (several[3].message_id, len(several[5]), batch.refs[1].message_id) == (b"\xff1", 2, "None")
