@@ -241,6 +241,20 @@ async def test_section_6_after_a_hold_that_was_in_vain_the_next_one_waits() -> N
     assert await failback.start(look_first=False)
 
 
+async def test_section_6_after_a_failback_the_pauses_of_holds_begin_anew() -> None:
+    failback, pauses = Failback(), list[float]()
+    for ends in (False, False, True, False):
+
+        async def is_empty(ends: bool = ends) -> bool:
+            return ends
+
+        await failback.fail_over()
+        begin = BeginFailback("test", "ann", "token")
+        assert await failback.order._hold("flights", begin, is_empty) is ends
+        pauses.append(failback.order._hold_again_at.get("flights", 0.0) - SystemClock().now())
+    assert [round(max(0.0, pause)) for pause in pauses] == [15, 30, 0, 15]
+
+
 async def test_section_6_what_syphons_of_several_processes_say_reaches_the_one_that_fails_back() -> None:
     store = InMemoryHealthStore()
     one, two, three = (Failback(store=store, messages=1) for _ in range(3))
