@@ -379,9 +379,11 @@ async def test_section_6_pings_do_not_prolong_the_failback_of_a_process_that_die
 
 class FailingStore(InMemoryHealthStore):
     fails = False
+    seconds = 0.0
 
     async def load(self, entity: str) -> EntityHealth | None:
         self._check()
+        await asyncio.sleep(self.seconds)
         return await super().load(entity)
 
     async def save(self, entity: str, health: EntityHealth) -> None:
@@ -406,7 +408,11 @@ async def test_section_6_a_store_that_cannot_be_read_stops_sends_with_an_error()
     with pytest.raises(HealthStoreError, match="cannot be changed"):
         await registry.change("flights", FailOver("test", "ann"))
     assert registry.current("flights").state is HealthState.HEALTHY
-    store.fails = False
+    store.fails, store.seconds = False, registry.leases.save_window * 1.5
+    with pytest.raises(HealthStoreError, match="takes longer than"):
+        await registry.change("flights", FailOver("test", "ann"))
+    assert registry.current("flights").state is HealthState.HEALTHY
+    store.seconds = 0.0
     assert (await registry.lease("flights", timeout=5)).state is HealthState.HEALTHY
     await registry.close()
 

@@ -28,6 +28,7 @@ def test_records_are_counted_as_operations(tmp_path: Path) -> None:
         ledger.observe(MessagesSyphoned("flights", "queue", (large,), at + 59))
         ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, (small,), at - 1))
         ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, (small,), at + 60))
+        ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, (small,), at + 61))
     ledger.path.write_bytes(ledger.path.read_bytes() + b'{"v":1,"kind":"sen')
     counted = count_ledger(tmp_path, since=NOON, until=NOON + timedelta(minutes=1))
     assert counted.operations == Operations(sends=4, diverts=2, receives=1, settlements=1, further_increments=4)

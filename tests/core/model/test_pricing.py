@@ -93,7 +93,7 @@ def test_bill_uses_given_prices() -> None:
     assert (result.amount, result.prices.currency, result.prices.as_of) == (Decimal("2.00"), "EUR", date(2030, 1, 1))
 
 
-@pytest.mark.parametrize("starts", [(), (5, 5), (5, 5, 9), (7, 3), (-1,)])
+@pytest.mark.parametrize("starts", [(), (5, 5), (5, 5, 9), (7, 3), (-1,), (-1, 5)])
 def test_tiers_must_ascend(starts: tuple[int, ...]) -> None:
     with pytest.raises(ConfigurationError, match="tiers begin at"):
         PriceList(as_of=date(2030, 1, 1), currency="EUR", tiers=tuple(PriceTier(each, Decimal(1)) for each in starts))
