@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 # 32 bytes in Base64, as Service Bus makes keys, and a client secret as Microsoft Entra ID makes them.
 _KEY: Final = "c4nary+c4nary/c4nary0c4nary1c4nary2c4nary34="
+_UNPADDED_KEY: Final = "c4naryQ8xK2/pR9vT+3LmZ7sBw1JhN5yGd6FcU0aEiX"
 _CLIENT_SECRET: Final = "c4n8Q~c4nary-c4nary_c4nary.c4nary~c4nary"
 _STRING: Final = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={_KEY}"
 _SIGNED: Final = (
@@ -33,6 +34,8 @@ CANARIES: Final[dict[str, Any]] = {
     "connection string in hexadecimal": _STRING.encode().hex(),
     "signature": _SIGNED,
     "key": _KEY,
+    "key without padding": _UNPADDED_KEY,
+    "key without padding in a text": f"the key is {_UNPADDED_KEY}, as you see",
     "client secret": _CLIENT_SECRET,
     "connection as a URI": _URI,
     "connection as a URI in a URI": quote(_URI, safe=""),

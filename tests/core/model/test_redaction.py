@@ -13,6 +13,8 @@ from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_ki
 
 KEY = "k" * 43 + "="
 CLIENT_SECRET = "abc8Q~" + "x" * 34
+# 32 bytes in Base64.
+UNPADDED = "q7ZrQ8xK2/pR9vT+3LmZ7sBw1JhN5yGd6FcU0aEiX5k"
 TOKEN = "eyJ" + "h" * 8 + "." + "p" * 8 + ".s"
 
 
@@ -54,6 +56,24 @@ def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"Bearer {TOKEN}", "a token", "Bearer ***"),
         ("s3://bucket/x?user=u&Password=p%20q&x=1", "a password", "s3://bucket/x?user=u&Password=***&x=1"),
         ("s3://bucket/x?user=token", None, "s3://bucket/x?user=token"),
+        (f"the key {UNPADDED}, is", "a key", "the key ***, is"),
+        (f"https://host/?KEY={UNPADDED}&x=1", "a key", "https://host/?KEY=***&x=1"),
+        (f"file:/tmp/{UNPADDED}", "a key", "file:/tmp/***"),
+        (UNPADDED.replace("+", "%2B").replace("/", "%2f"), "a key", "***"),
+        (f"{UNPADDED * 2}", "a key", "***"),
+        (f"{UNPADDED * 2}==", "a key", "***=="),
+        (f"{UNPADDED}5", None, f"{UNPADDED}5"),
+        (UNPADDED[1:], None, UNPADDED[1:]),
+        (f"{UNPADDED * 3}", None, f"{UNPADDED * 3}"),
+        *(
+            (name, None, name)
+            for name in (
+                "/opt/airflow/Ledgers/2026-11-23/Run-0001/ab",
+                "runs/0D2F0B6C-7E51-4C1A-9A62-5C2D7C6F1E0ab/",
+                "ContosoEuropeFlightsDepartureDelaysQueue-V2",
+                "2c26b46b68ffc68ff99b453c1d30413413422d70648",
+            )
+        ),
         ("no secret", None, "no secret"),
     ],
 )

@@ -33,6 +33,15 @@ _QUERY_PASSWORD: Final = re.compile(
 # A key of Service Bus: 32 bytes in Base64, but no path that ends in ``day=1``; a client secret of Microsoft Entra ID;
 # a token.
 _KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])-{0,2}(?P<secret>[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
+# Keys of 32 or 64 bytes without padding, as in the query of a URL. Letters of both cases beyond hexadecimal digits,
+# and many changes between kinds of characters tell them from names, paths and ids.
+_UNPADDED_KEY: Final = re.compile(
+    r"(?<![A-Za-z0-9+_-])(?P<secret>"
+    r"(?=[A-Za-z0-9+/_-]{43}(?:[A-Za-z0-9+/_-]{43})?(?![A-Za-z0-9+/_-]))"
+    r"(?=(?:[A-Fa-z0-9+/_-]{0,40}+[G-Z]){4})(?=(?:[A-Za-f0-9+/_-]{0,40}+[g-z]){4})"
+    r"(?=(?:[a-z]++|[A-Z]++|[0-9]++|[+/_-]++){16})"
+    r"[A-Za-z0-9+/_-]{43,86})"
+)
 _CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", re.ASCII)
 # A connection string in Base64, as in a secret of Kubernetes: the three ways in which "SharedAccess" may be in it.
 _ENCODED: Final = re.compile(
@@ -48,6 +57,7 @@ _SHAPES: Final = (
     ("a connection string", _ENCODED),
     ("a connection string", _HEX),
     ("a key", _KEY),
+    ("a key", _UNPADDED_KEY),
     ("a client secret", _CLIENT_SECRET),
     ("a token", _TOKEN),
     (OF_A_URL, _QUERY_PASSWORD),
