@@ -194,7 +194,8 @@ async def test_section_5_a_ping_reports_its_duration_and_result(
 
     async def fail_back(entity: str, *, reason: str, by: str, wait_for_syphons: bool) -> bool:
         assert (entity, by, wait_for_syphons) == ("flights", "ping", False)
-        assert reason.endswith("and its backlog is empty")
+        why = "" if failure is None else ": the entity does not exist"
+        assert reason == f"a ping was answered{why}, and its backlog is empty"
         return bool(empty)
 
     link = SimpleNamespace(

@@ -57,6 +57,8 @@ async def test_a_long_run_of_undecodable_messages_is_bisected() -> None:
     assert await read(browser) == [1, 2, 5000]
     assert browser.undecodable == 1
     assert queue.requests == 96, "64 one by one, then fewer and fewer"
+    later = FakeQueue({*range(1, 21), 201}, set(range(21, 200)))
+    assert await read(MessageBrowser(later, page_size=10, timeout=5)) == [*range(1, 21), 201]
 
 
 async def test_a_queue_that_cannot_be_read_at_all_raises_instead_of_being_searched() -> None:

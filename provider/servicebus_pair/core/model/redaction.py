@@ -64,7 +64,7 @@ _SHAPES: Final = (
     (OF_A_URL, _URL_PASSWORD),
 )
 # A character of a text, or an encoded one of a URL.
-_CHARACTER: Final = re.compile(r"%[0-7][0-9A-Fa-f]|.", re.DOTALL)
+_CHARACTER: Final = re.compile(r"%(?P<code>[0-7][0-9A-Fa-f])|.", re.DOTALL)
 # Shorter secrets would mask ordinary words.
 _MIN_LEARNED_CHARACTERS: Final = 8
 _MAX_LEARNED: Final = 2000
@@ -114,7 +114,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 def _unquoted(text: str) -> tuple[str, list[int]]:
     """Return ``text`` with its percent-encoded ASCII characters decoded, where each character began, and the end."""
     matches = list(_CHARACTER.finditer(text))
-    plain = "".join(match[0] if len(match[0]) == 1 else chr(int(match[0][1:], 16)) for match in matches)
+    plain = "".join(chr(int(match["code"], 16)) if match["code"] else match[0] for match in matches)
     return plain, [*(match.start() for match in matches), len(text)]
 
 
