@@ -320,9 +320,9 @@ def name_that_is_a_pipe(spool: Path) -> None:
 
 
 def zeros(spool: Path) -> None:
-    """A file of 400 MB that takes nothing of the disk."""
+    """A file of 128 MB that takes nothing of the disk."""
     spool_file(messages=9)(spool)
-    os.truncate(spool / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool", 400 << 20)
+    os.truncate(spool / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool", 128 << 20)
 
 
 IN_A_SPOOL: dict[str, Plant] = {
