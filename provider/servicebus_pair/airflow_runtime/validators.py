@@ -152,6 +152,7 @@ def optional_path_list(name: str, value: Any) -> Sequence[str] | None:
     """Parse a list of paths, which may be empty, or a text with commas; ``None`` and an empty text mean no list."""
     if value is None or value == "":
         return None
+    no_secret(name, value, belongs=_BELONGS)
     paths = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
     if not isinstance(paths, list | tuple) or not all(isinstance(each, str) and each for each in paths):
         raise ConfigurationError(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState
-from servicebus_pair.airflow_runtime.validators import poll_interval_seconds
+from servicebus_pair.airflow_runtime.validators import poll_interval_seconds, text
 from servicebus_pair.airflow_runtime.waiting.backlog import BacklogDepth, read_backlog_depth
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.assets import pair_asset
@@ -67,7 +67,7 @@ class BacklogTrigger(BaseEventTrigger):
         repeat: timedelta | float = _REPEAT_SECONDS,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.servicebus_pair_conn_id = servicebus_pair_conn_id
+        self.servicebus_pair_conn_id = text("servicebus_pair_conn_id", servicebus_pair_conn_id)
         self.interval = poll_interval_seconds("interval", interval)
         repeat = repeat.total_seconds() if isinstance(repeat, timedelta) else repeat
         if not repeat >= self.interval:  # not "<", which NaN would pass

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import asdict
 from typing import Any
 
-from servicebus_pair.airflow_runtime.validators import poll_interval_seconds
+from servicebus_pair.airflow_runtime.validators import choice, optional, poll_interval_seconds, text
 from servicebus_pair.airflow_runtime.waiting.backlog import BacklogCondition, BacklogDepth, Until, read_backlog_depth
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
@@ -30,7 +30,7 @@ class BacklogLevelTrigger(DeferralTrigger):
     :param age: threshold for the age of the oldest message, in seconds; ``None`` to ignore ages.
     :param interval: seconds between two readings, 1 to 3600; each is billed as a management call.
     :param spool: in place of the connection's spool.
-    :raises ConfigurationError: ``interval`` is out of range.
+    :raises ConfigurationError: a parameter is invalid.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class BacklogLevelTrigger(DeferralTrigger):
         carry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
-        self.condition = BacklogCondition(until=Until(until), messages=messages, age=age)
+        self.condition = BacklogCondition(until=Until(choice(*Until)("until", until)), messages=messages, age=age)
         self.interval = poll_interval_seconds("interval", interval)
-        self.spool = spool
+        self.spool = optional(text)("spool", spool)
 
     def arguments(self) -> dict[str, Any]:
         """Return the condition, the interval and the spool."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+from servicebus_pair.airflow_runtime.validators import entity_path, optional, text
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import ServiceError
@@ -36,9 +37,9 @@ class MessageAvailableTrigger(DeferralTrigger):
         carry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
-        self.entity = entity
+        self.entity = entity_path("entity", entity)
         self.max_wait = max_wait
-        self.session_id = session_id
+        self.session_id = optional(text)("session_id", session_id)
         self.dead_letter = dead_letter
         self.properties = properties
 

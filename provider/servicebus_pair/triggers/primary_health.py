@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from servicebus_pair.airflow_runtime.validators import poll_interval_seconds
+from servicebus_pair.airflow_runtime.validators import optional_path_list, poll_interval_seconds
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
@@ -24,7 +24,7 @@ class PrimaryHealthTrigger(DeferralTrigger):
     :param entities: paths of queues and topics.
     :param interval: seconds between two pings of an entity, 1 to 3600; an entity that is failed over is pinged every
         ``ping_primary_interval`` instead.
-    :raises ConfigurationError: ``interval`` is out of range.
+    :raises ConfigurationError: a parameter is invalid.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class PrimaryHealthTrigger(DeferralTrigger):
         carry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
-        self.entities = list(entities)
+        self.entities = list(optional_path_list("entities", entities) or ())
         self.interval = poll_interval_seconds("interval", interval)
 
     def arguments(self) -> dict[str, Any]:

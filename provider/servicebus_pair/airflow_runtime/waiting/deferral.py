@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from servicebus_pair.airflow_runtime.validators import text
 from servicebus_pair.core.errors import ConfigurationError
 
 # The scheduler fails a task that resumes before the executor has noticed its deferral (measured, Airflow 3.3.2).
@@ -21,11 +22,12 @@ class DeferralTrigger(BaseTrigger):
 
     :param servicebus_pair_conn_id: the pair's connection; its secrets are read where the trigger runs.
     :param carry: returned in the event under this name, because a deferred operator loses its state.
+    :raises ConfigurationError: a parameter holds a secret, or is invalid.
     """
 
     def __init__(self, *, servicebus_pair_conn_id: str, carry: dict[str, Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.servicebus_pair_conn_id = servicebus_pair_conn_id
+        self.servicebus_pair_conn_id = text("servicebus_pair_conn_id", servicebus_pair_conn_id)
         self.carry = carry
 
     @abstractmethod
