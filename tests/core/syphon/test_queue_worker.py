@@ -62,6 +62,13 @@ async def test_section_6_full_batches_grow_up_to_the_limit(limit: int, sizes: li
     assert work.worker.counters.duplicates_possible == 0
 
 
+async def test_section_6_the_highest_number_is_found_in_any_order_as_of_a_partitioned_queue() -> None:
+    work = Work(3)
+    work.queue.messages[:] = [work.queue.messages[each] for each in (1, 2, 0)]
+    await work.steps(1)
+    assert work.worker.highest_sequence_number == 3
+
+
 @pytest.mark.parametrize(
     ("count", "silent", "few"), [(7, False, True), (8, False, False), (8, True, True), (16, False, False)]
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from math import inf
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError
@@ -51,7 +50,7 @@ class QueueDrain:
         self._last_moved_at = context.clock.now()
         self._last_done = counters.done
         self._failures = QueueFailures(run, queue, counters)
-        self._retry_delay = inf
+        self._retry_delay = 0.0
         self._idle_steps = 0
         self._skipped = 0
         self._received_any = False

@@ -178,8 +178,8 @@ class QueueWorker:
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits or self._source.fell_silent
-        if received:  # in the order of their numbers
-            self.highest_sequence_number = max(self.highest_sequence_number, received[-1].sequence_number)
+        # Not in the order of their numbers if the entity is partitioned.
+        self.highest_sequence_number = max([self.highest_sequence_number, *(each.sequence_number for each in received)])
         return received
 
     async def _acquire_permits(self) -> int:
