@@ -284,6 +284,15 @@ async def test_locks_are_renewed_over_the_link_one_by_one_or_for_the_session() -
     assert await receiving.receiver._renew(messages) == [session.failure] * 2
 
 
+async def _cancel_a_take(receiving: Receiving, receive: Any) -> None:
+    receiving.receive = receive  # type: ignore[method-assign]
+    task = asyncio.create_task(receiving.take(max_wait=inf))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 async def test_a_cancelled_receive_is_stopped_first_and_what_it_brings_is_held(arrives: bool) -> None:
     receiving, stopped = Receiving(), asyncio.Event()
@@ -296,12 +305,7 @@ async def test_a_cancelled_receive_is_stopped_first_and_what_it_brings_is_held(a
             raise DOWN
         return some("a")
 
-    receiving.receive = receive  # type: ignore[method-assign]
-    task = asyncio.create_task(receiving.take(max_wait=inf))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await _cancel_a_take(receiving, receive)
     assert (len(receiving.receiver._locks), stopped.is_set(), receiving.is_stopping()) == (arrives, not arrives, False)
 
 
@@ -318,12 +322,7 @@ async def test_a_cancelled_receive_that_does_not_stop_is_cancelled_after_a_while
         finally:
             outcome.set()
 
-    receiving.receive = receive  # type: ignore[method-assign]
-    task = asyncio.create_task(receiving.take(max_wait=inf))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await _cancel_a_take(receiving, receive)
     async with asyncio.timeout(5):
         await outcome.wait()
     assert len(receiving.receiver._locks) == 0
