@@ -224,6 +224,8 @@ def parse_options(options: Mapping[str, str], *, direction: Direction) -> dict[s
 
 
 _MIN_SIMILARITY: Final = 0.72
+# Of a secret in place of a name Spark leaves the lower case only, which has no known shape; all are longer than this.
+_MAX_QUOTED: Final = 32
 
 
 def unknown_name_message(kind: str, given: str, *, allowed: Iterable[str], aliases: Mapping[str, str]) -> str:
@@ -240,7 +242,8 @@ def unknown_name_message(kind: str, given: str, *, allowed: Iterable[str], alias
         matches = get_close_matches(normalized, by_normalized, n=1, cutoff=_MIN_SIMILARITY)
         suggestion = by_normalized[matches[0]] if matches else None
     hint = "" if suggestion not in names else f"did you mean {suggestion}? "
-    return f"{kind} {given} is unknown: {hint}allowed are {', '.join(names)}"
+    named = f"{kind} {given}" if len(given) <= _MAX_QUOTED else f"{kind} with a name of {len(given)} characters"
+    return f"{named} is unknown: {hint}allowed are {', '.join(names)}"
 
 
 def _normalize(name: str) -> str:
