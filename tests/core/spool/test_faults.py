@@ -11,9 +11,9 @@ import errno
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -25,7 +25,7 @@ from servicebus_pair.core.spool.drain import empty_spool
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.spool import Spool
 from servicebus_pair.core.spool.spool_file import decode_file
-from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
+from servicebus_pair.core.spool.storage import StoredFile, StreamedStorage
 from tests.core.spool.test_drain import Service, Waiting
 from tests.core.support.manual_clock import ManualClock
 
@@ -60,7 +60,7 @@ FAULTS = {
 class FaultyStorage:
     """A storage of which one call has a fault; a process that was killed makes no more calls."""
 
-    def __init__(self, storage: SpoolStorage, fault: str, at: int) -> None:
+    def __init__(self, storage: StreamedStorage, fault: str, at: int) -> None:
         self.place = storage.place
         self.late: list[Callable[[], Any]] = []
         self.calls = 0
@@ -93,6 +93,10 @@ class FaultyStorage:
         content: bytes = self._call("read", name)
         return content
 
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        file: AbstractContextManager[BinaryIO] = self._call("open", name)
+        return file
+
     def delete(self, name: str) -> None:
         self._call("delete", name)
 
@@ -114,7 +118,7 @@ class FaultyStorage:
 class History:
     """One run: a process with a fault, and then two without."""
 
-    def __init__(self, storage: SpoolStorage, fault: str, at: int) -> None:
+    def __init__(self, storage: StreamedStorage, fault: str, at: int) -> None:
         self.storage = storage
         self.faulty = FaultyStorage(storage, fault, at)
         self.clock = ManualClock(1_700_000_000.0)
@@ -150,7 +154,7 @@ class History:
         self.service.failure_of = lambda _, text: outage if text == "flights 1b" else None
         await self._drain(self.faulty, "one")
 
-    async def _drain(self, storage: SpoolStorage, owner: str) -> None:
+    async def _drain(self, storage: StreamedStorage, owner: str) -> None:
         emptied = Spool(storage, clock=self.clock, max_bytes=1_000_000)
         held = Claims(storage, clock=Waiting(self.clock.time), owner=owner)
         with suppress(SpoolError):  # it cannot be listed

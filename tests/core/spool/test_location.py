@@ -316,6 +316,36 @@ def test_a_spool_below_a_link_is_one_and_a_link_in_it_is_none(tmp_path: Path) ->
     assert names(storage) == ["messages/flights/1"]
 
 
+@pytest.mark.parametrize("swapped", ["messages", "messages/flights"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda storage: storage.read("messages/flights/1"),
+        lambda storage: storage.open("messages/flights/1"),
+        lambda storage: storage.delete("messages/flights/1"),
+        lambda storage: storage.move("messages/flights/1", "set-aside/flights/1"),
+        lambda storage: storage.move("set-aside/0", "messages/flights/2"),
+        lambda storage: storage.create("messages/flights/2", b"x"),
+        lambda storage: storage.replace("messages/flights/1", b"x"),
+    ],
+    ids=["read", "open", "delete", "move", "move there", "create", "replace"],
+)
+def test_a_folder_that_has_become_a_link_since_it_was_used_leads_nowhere(
+    tmp_path: Path, use: Callable[[FolderStorage], object], swapped: str
+) -> None:
+    ours, theirs = (FolderStorage(str(tmp_path / name)) for name in ("ours", "theirs"))
+    ours.create("set-aside/0", b"x")
+    for storage in (ours, theirs):
+        storage.create("messages/flights/1", b"secret")
+    (tmp_path / "ours" / swapped).rename(tmp_path / "before")
+    (tmp_path / "ours" / swapped).symlink_to(tmp_path / "theirs" / swapped)
+
+    with pytest.raises(OSError, match=r"is a link|Not a directory"):
+        use(ours)
+    assert names(theirs) == ["messages/flights/1"]
+    assert theirs.read("messages/flights/1") == b"secret"
+
+
 def test_an_answer_that_was_lost_is_no_file_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network mount, or the library of an object store, may repeat a call that had succeeded."""
     link = os.link

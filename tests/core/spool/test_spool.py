@@ -7,7 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, BinaryIO, cast
 
 import pytest
 
@@ -381,3 +382,40 @@ def test_a_spool_has_the_limits_of_its_options(tmp_path: Path, clock: ManualCloc
     assert default is not None
     assert (default._max_bytes, default._max_age, default._key) == (10 * 1024**3, 14 * 86_400.0, None)
     assert default._ordered
+
+
+class InPieces(FolderStorage):
+    """A slow mount: no call may read a large file as a whole."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.files: list[BinaryIO] = []
+        self.sizes: list[int] = []
+
+    def read(self, name: str) -> bytes:
+        assert not name.endswith(".spool")
+        return super().read(name)
+
+    def open(self, name: str) -> BinaryIO:
+        self.files.append(super().open(name))
+        return cast("BinaryIO", SimpleNamespace(read=self._piece, close=self.files[-1].close))
+
+    def _piece(self, size: int) -> bytes:
+        self.sizes.append(size)
+        return self.files[-1].read(size)
+
+
+async def test_section_10_a_large_file_is_read_in_pieces_each_of_which_may_take_long(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spools, "_PIECE_BYTES", 100)
+    storage = InPieces(tmp_path)
+    spool = Spool(storage, clock=clock, max_bytes=1 << 20)
+    await spool.write("flights", [new_message(b"x" * 1000)])
+    [batch] = await spool.batches()
+
+    assert texts((await spool.read(batch)).messages) == ["x" * 1000]
+    assert [texts(tuple(messages)) async for _, _, messages in spool.peek()] == [["x" * 1000]]
+    assert set(storage.sizes) == {100}
+    await spool.survey()  # after what was asked of the thread before
+    assert [each.closed for each in storage.files] == [True, True]

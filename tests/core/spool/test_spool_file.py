@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.errors import ConfigurationError, SpoolFullError
 from servicebus_pair.core.model.options import Secret
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, new_message
+from servicebus_pair.core.spool import spool_file
 from servicebus_pair.core.spool.spool_file import (
     ForeignFileError,
     SpoolKey,
@@ -90,6 +91,25 @@ def test_a_changed_byte_is_noticed_and_costs_no_other_record(
     found = decode_file(bytes(content), key=with_key)
     assert found.damage is not None
     assert bodies_of(found.messages) == bodies[:index] + bodies[index + 1 :]
+
+
+@pytest.mark.parametrize("with_key", [None, key(1)], ids=["plain", "encrypted"])
+def test_a_file_has_no_more_values_than_a_process_has_memory_for(
+    with_key: SpoolKey | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may have written it: "[]," is a list in three bytes."""
+    texts = new_message(b"", application_properties={"text": '[,{"' * 200})  # these are no values
+    lists = AmqpMessage([[]] * 100, BodyType.VALUE)
+    planted = encode_file("flights", [texts, lists, texts], created_at=1.0, key=with_key)
+    monkeypatch.setattr(spool_file, "_MAX_VALUES", 100)
+
+    found = decode_file(planted, key=with_key)
+    assert (bodies_of(found.messages), found.damage) == (
+        [b"", b""],
+        "record 1 is damaged: more than 100 values with it",
+    )
+    with pytest.raises(SpoolFullError, match="2 messages do not fit into a file of the spool"):
+        encode_file("flights", [texts, lists], created_at=1.0, key=with_key)
 
 
 @given(content=st.binary(max_size=200))

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from servicebus_pair.core.model.logs import get_logger, guard_library_logs, printable
     from servicebus_pair.core.model.options import OPTION_CHECKS
     from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_kind
-    from servicebus_pair.core.model.regular_files import IrregularFileError, load_json, open_regular, read_regular
+    from servicebus_pair.core.model.regular_files import (
+        IrregularFileError,
+        count_values,
+        load_json,
+        open_regular,
+        read_regular,
+    )
     from servicebus_pair.core.model.results import Drift
     from servicebus_pair.core.model.usage_meter import Meter, Operation
 
@@ -38,6 +44,7 @@ __all__ = [
     "SystemClock",
     "boolean",
     "choice",
+    "count_values",
     "duration",
     "get_logger",
     "guard_library_logs",
@@ -75,7 +82,7 @@ __getattr__ = lazy_exports(
         "logs": ["get_logger", "guard_library_logs", "printable"],
         "options": ["OPTION_CHECKS"],
         "redaction": ["learn_secrets", "scrub", "secret_kind"],
-        "regular_files": ["IrregularFileError", "load_json", "open_regular", "read_regular"],
+        "regular_files": ["IrregularFileError", "count_values", "load_json", "open_regular", "read_regular"],
         "results": ["Drift"],
         "usage_meter": ["Meter", "Operation"],
     },

@@ -8,23 +8,27 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 
 class IrregularFileError(OSError):
     """It is a link, a folder, a pipe, a socket or a device, or larger than what it should be."""
 
 
-def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str], *, follow: bool = False, folder: int | None = None) -> BinaryIO:
     """Open a file to read it.
 
     :param follow: follow a link, as for a file that a person names; Kubernetes mounts secrets as links.
+    :param folder: descriptor of the folder that the last part of the path is looked up in.
     :raises IrregularFileError: it is none.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path if folder is None else os.path.basename(path), flags, dir_fd=folder)  # noqa: PTH119
     except OSError as error:
         if error.errno not in {errno.ELOOP, errno.ENXIO}:
             raise
@@ -35,9 +39,9 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> Binar
     return os.fdopen(descriptor, "rb")
 
 
-def read_regular(path: str | os.PathLike[str], *, limit: int, follow: bool = False) -> bytes:
+def read_regular(path: str | os.PathLike[str], *, limit: int, follow: bool = False, folder: int | None = None) -> bytes:
     """Return the content of a file. :raises IrregularFileError: it is none, or has more than ``limit`` bytes."""
-    with open_regular(path, follow=follow) as file:
+    with open_regular(path, follow=follow, folder=folder) as file:
         # Of a sparse file the size is larger than the disk; another one may grow meanwhile.
         too_large = os.fstat(file.fileno()).st_size > limit
         content = b"" if too_large else file.read(limit + 1)
@@ -53,6 +57,19 @@ def load_json(path: str | os.PathLike[str], *, limit: int, follow: bool = False)
         return json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def count_values(text: bytes, *, above: int) -> int:
+    """Return about how many values a JSON text has: each takes memory many times its size.
+
+    :param above: up to so many, separators in its strings count as well, which is quicker.
+    """
+    count = _separators(text)
+    return count if count <= above else _separators(_STRING.sub(b"", text))
+
+
+def _separators(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _irregular(path: str | os.PathLike[str]) -> IrregularFileError:

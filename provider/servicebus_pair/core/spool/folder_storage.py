@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -68,22 +69,28 @@ class FolderStorage:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        return read_regular(self._path(name), limit=MAX_FILE_BYTES)
+        with self._folder_of(name) as folder:
+            return read_regular(self._path(name), limit=MAX_FILE_BYTES, folder=folder)
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading."""
-        return open_regular(self._path(name))
+        with self._folder_of(name) as folder:
+            return open_regular(self._path(name), folder=folder)
 
     def delete(self, name: str) -> None:
         """Delete a file if there is one; the folder stays."""
-        self._path(name).unlink(missing_ok=True)
+        path = self._path(name)
+        with suppress(FileNotFoundError), self._folder_of(name) as folder:
+            os.unlink(path.name, dir_fd=folder)
 
     def move(self, name: str, target: str) -> None:
         """Give a file another name; see ``SpoolStorage``."""
         path = self._path(target)
+        self._refuse_links(path.parent)
         self._make_folder(path.parent)
         try:
-            self._path(name).rename(path)
+            with self._folder_of(name) as folder:
+                os.rename(Path(name).name, path, src_dir_fd=folder)
         except FileNotFoundError:
             return
         _sync_folder(path.parent)
@@ -156,6 +163,20 @@ class FolderStorage:
     def _path(self, name: str) -> Path:
         return self._folder / name
 
+    @contextmanager
+    def _folder_of(self, name: str) -> Iterator[int]:
+        """Open the folder of a file without following links: another user may put one there at any time."""
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        opened = os.open(self._folder, flags)
+        try:
+            for part in Path(name).parent.parts:
+                below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=opened)
+                os.close(opened)
+                opened = below
+            yield opened
+        finally:
+            os.close(opened)
+
     def _without_links(self, folder: str) -> Path:
         """Return the path of a folder. :raises OSError: it, or one above it, is a link, which would lead elsewhere."""
         path = self._folder
@@ -167,6 +188,7 @@ class FolderStorage:
 
     def _write(self, path: Path, content: bytes) -> Path:
         """Write a file next to ``path`` and return its path; nothing is left of one that failed."""
+        self._refuse_links(path.parent)
         if not path.parent.is_dir():
             self._durable.clear()
         if path.parent not in self._durable:
@@ -186,9 +208,11 @@ class FolderStorage:
             raise
         return incomplete
 
-    def _make_folder(self, folder: Path) -> None:
+    def _refuse_links(self, folder: Path) -> None:
         # No reader follows a link: what is written there would be accepted and never delivered.
         self._without_links(folder.relative_to(self._folder).as_posix())
+
+    def _make_folder(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         made: set[Path] = set()
         for each in takewhile(lambda path: path not in self._durable, (folder, *folder.parents)):

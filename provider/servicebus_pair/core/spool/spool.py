@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ from servicebus_pair.core.spool.spool_file import (
     decode_file,
     encode_file,
 )
-from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, SpoolStorage, StoredFile, folder_name
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile, StreamedStorage, folder_name
 
 _log = get_logger(__name__)
 _MESSAGES: Final = "messages"
@@ -48,6 +49,7 @@ _NANOSECONDS: Final = 1_000_000_000
 _NAME: Final = re.compile(r"(0[0-9]{19})-[^-]*-([0-9]{1,9})\.spool")
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
+_PIECE_BYTES: Final = 4 << 20
 # Share of the limit from which on the spool is said to fill.
 _ALARM_SHARE: Final = 0.8
 
@@ -91,7 +93,7 @@ class Spool:
 
     def __init__(
         self,
-        storage: SpoolStorage,
+        storage: StreamedStorage,
         *,
         clock: Clock,
         max_bytes: int,
@@ -205,8 +207,7 @@ class Spool:
                 if not file.name.endswith(_SUFFIX):
                     continue
                 try:
-                    read = await self._call("read", self.storage.read, file.name)
-                    content = decode_file(read, key=self._key, plain=True)
+                    content = await self._decode(file.name, file.size_bytes, plain=True)
                 except FileNotFoundError:
                     continue  # emptied meanwhile
                 except (ForeignFileError, WrongKeyError) as error:
@@ -223,7 +224,25 @@ class Spool:
         :raises WrongKeyError: it is encrypted with another key, or not encrypted although there is one.
         :raises SpoolError: the spool cannot be read.
         """
-        return decode_file(await self._call("read", self.storage.read, batch.name), key=self._key)
+        return await self._decode(batch.name, batch.size_bytes)
+
+    async def _decode(self, name: str, size: int, *, plain: bool = False) -> SpoolFile:
+        if not _PIECE_BYTES < size <= MAX_FILE_BYTES:
+            return decode_file(await self._call("read", self.storage.read, name), key=self._key, plain=plain)
+        content = await self._read_pieces(name)
+        return await asyncio.to_thread(decode_file, content, key=self._key, plain=plain)
+
+    async def _read_pieces(self, name: str) -> bytes:
+        """Read a large file, which on a slow mount takes longer than one call may."""
+        pieces, size = [], 0
+        file = await self._call("read", self.storage.open, name)
+        try:
+            while size <= MAX_FILE_BYTES and (piece := await self._call("read", file.read, _PIECE_BYTES)):
+                pieces.append(piece)
+                size += len(piece)
+        finally:
+            self._thread.submit(file.close)
+        return b"".join(pieces)
 
     async def keep_only(
         self, batch: SpooledBatch, messages: Sequence[AmqpMessage], *, damage: str | None = None

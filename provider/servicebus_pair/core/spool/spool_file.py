@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.errors import ConfigurationError, SpoolFullError
 from servicebus_pair.core.model.options import Secret
+from servicebus_pair.core.model.regular_files import count_values
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.message_json import from_json, to_json
 
@@ -28,6 +29,9 @@ _RECORD: Final = struct.Struct(">II")
 _MAX_HEADER_BYTES: Final = 65_536
 # A large file of zeros takes nothing of the disk, and has millions of records.
 _MAX_DAMAGED: Final = 10_000
+# Of a file of any size: a message has a dozen, and "[]," takes memory sixty times its size.
+_MAX_VALUES: Final = 5_000_000
+_FEW_VALUES: Final = 64
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
@@ -87,6 +91,7 @@ def encode_file(
     """Return a file with ``messages``.
 
     :raises TypeError: a message has a value that cannot be kept.
+    :raises SpoolFullError: together they have more values than are read from a file.
     """
     about: dict[str, Any] = {"format": _FORMAT, "entity": entity, "created": created_at, "messages": len(messages)}
     salt = b""
@@ -95,9 +100,13 @@ def encode_file(
         about |= {"key": key.id, "salt": salt.hex()}
     header = json.dumps(about, separators=(",", ":")).encode() + b"\n"
     cipher = None if key is None else key.cipher(salt)
-    parts = [header]
+    parts, values = [header], 0
     for number, message in enumerate(messages):
         content = to_json(message)
+        try:
+            values = _add_values(values, content)
+        except ValueError as error:
+            raise SpoolFullError(f"{len(messages)} messages do not fit into a file of the spool: {error}") from None
         if cipher is not None:
             content = cipher.encrypt(_nonce(number), content, header)
         parts += [_RECORD.pack(len(content), zlib.crc32(content)), content]
@@ -120,7 +129,7 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
         cipher = key.cipher(about["salt"])
     elif key is not None and not plain:
         raise WrongKeyError(f"the file is not encrypted, and the key of id {key.id} is given")
-    messages, damage, position, number, damaged = [], None, len(header), 0, 0
+    messages, damage, position, number, damaged, values = [], None, len(header), 0, 0, 0
     while position < len(content) and damaged < _MAX_DAMAGED:
         end_of_prefix = position + _RECORD.size
         # Of a torn prefix, a length that nothing has.
@@ -128,7 +137,9 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
         record = content[end_of_prefix : end_of_prefix + length]
         position = end_of_prefix + length
         try:
-            messages.append(from_json(_decrypt(cipher, number, _whole(record, length, checksum), header)))
+            record = _decrypt(cipher, number, _whole(record, length, checksum), header)
+            values = _add_values(values, record)
+            messages.append(from_json(record))
         except ValueError as error:
             damage = f"record {number} is damaged: {error}"
             damaged += 1
@@ -136,6 +147,13 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
     if damage is None and len(messages) != about["messages"]:
         damage = f"it has {len(messages)} of {about['messages']} messages"
     return SpoolFile(about["entity"], about["created"], tuple(messages), damage)
+
+
+def _add_values(count: int, record: bytes) -> int:
+    count += count_values(record, above=_FEW_VALUES)
+    if count > _MAX_VALUES:
+        raise ValueError(f"more than {_MAX_VALUES} values with it")
+    return count
 
 
 def _whole(record: bytes, length: int, checksum: int) -> bytes:

@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import count_values
 
 __all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "confined_path", "read_messages"]
 
@@ -24,7 +25,6 @@ _READ_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
 _MAX_FILE_BYTES: Final = 16 << 30
 _MAX_VALUES: Final = 1_000_000
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _LOCAL_SCHEME: Final = "file://"
 # "file:/etc/passwd" and "local:/etc/passwd" are files to a store, and names in the working directory to Python.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -101,7 +101,7 @@ def read_messages(source: LineSource, reader: MessageReader) -> Iterator[Message
         if not line.strip():
             continue
         where = f"{source.name}, line {number}"
-        if line.count(b",") + line.count(b"[") + line.count(b"{") > _MAX_VALUES and _values(line) > _MAX_VALUES:
+        if count_values(line, above=_MAX_VALUES) > _MAX_VALUES:
             raise ConfigurationError(f"{where} has more than {_MAX_VALUES} values: no message has so many")
         try:
             value: Any = json.loads(line)
@@ -111,12 +111,6 @@ def read_messages(source: LineSource, reader: MessageReader) -> Iterator[Message
                 f"{where} is not JSON ({error}): it must be a text in quotes, or an object with a body"
             ) from None
         yield reader.read(value, where=where, position=number)
-
-
-def _values(line: bytes) -> int:
-    """Return about how many values a line has: each takes memory many times its size."""
-    outside = _STRING.sub(b"", line)
-    return outside.count(b",") + outside.count(b"[") + outside.count(b"{")
 
 
 def _split_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
