@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,18 @@ def test_resource_manager_identity_follows_authentication(settings: dict[str, An
     )
 
 
+@pytest.mark.parametrize(("size", "read"), [(0, False), (1, True), (16 * 2**20, True), (16 * 2**20 + 1, False)])
+def test_a_ca_file_has_the_size_of_one(size: int, read: bool, tmp_path: Path) -> None:
+    authorities = tmp_path / "ca.pem"
+    with authorities.open("wb") as file:
+        file.truncate(size)
+    with nullcontext() if read else pytest.raises(ConfigurationError, match="has more than 16 MiB"):
+        read_endpoint({**BY_SECRET, "ca_file": str(authorities)})
+
+
 def test_ca_file_and_endpoint_address_are_read(tmp_path: Path) -> None:
     authorities = tmp_path / "ca.pem"
-    authorities.touch()
+    authorities.write_text("-")
     found = read_endpoint(
         {**BY_SECRET, "ca_file": str(authorities), "endpoint_address": "sb://gateway:443", "emulator": "false"}
     )
@@ -126,6 +136,9 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({**BY_SECRET, "management_endpoint": "https://a"}, "setting subscription_id is missing: management through"),
         ({**BY_SECRET, "namespace": 5}, "setting namespace is a int: it must be text"),
         ({**BY_SECRET, "ca_file": "/no/such/file"}, "setting ca_file is '/no/such/file': the file does not exist"),
+        # Of the kernel: reading some of these never ends.
+        ({**BY_SECRET, "ca_file": "/proc/self/stat"}, "the file does not exist on this machine, is empty, or has more"),
+        ({**BY_SECRET, "ca_file": "/dev/zero"}, "setting ca_file is '/dev/zero': the file does not exist"),
         ({**BY_SECRET, "ca_file": "a" * 5000}, "setting ca_file is a path that is not shown: the file"),
         ({"connection_string": STRING, **ARM, "client_secret": SECRET}, "setting tenant_id is missing"),
         ({**BY_SECRET, "hots": HOST, "aost": HOST, "zost": HOST}, "setting aost is unknown: allowed are"),

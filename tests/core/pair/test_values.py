@@ -38,6 +38,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "namespace_pair._LISTING_TIMEOUT": 10.0,
             "backlog_management._NONE": timedelta(0),
             "drill._END_HOLD": timedelta(milliseconds=1),
+            "endpoint_settings._MAX_FILE_BYTES": 16_777_216,
             "namespace_pair._NONE": timedelta(0),
             "namespace_pair._DRILL_LIMIT": timedelta(minutes=2),
             "namespace_pair._DRILL_LIFE": timedelta(hours=1),

@@ -18,6 +18,7 @@ from azure.identity import aio
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import Secret
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
+from servicebus_pair.core.sdk.http.guarded_transport import BoundedTransport
 from servicebus_pair.core.sdk.token_cache import TokenCache
 
 PRINCIPAL = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"))
@@ -55,7 +56,8 @@ async def test_only_a_private_authority_is_not_looked_up_in_the_public_cloud(
     ClientSecret(
         tenant_id="t", client_id="c", client_secret=Secret("s"), authority=authority, ca_file="ca"
     ).credential()
-    expected = {"disable_instance_discovery": private, "connection_verify": "ca"}
+    assert isinstance(settings[0].pop("transport"), BoundedTransport)
+    expected = {"disable_instance_discovery": private}
     assert settings == [expected if authority is None else {**expected, "authority": authority}]
 
 
@@ -65,7 +67,9 @@ def test_a_default_identity_passes_on_what_is_given(monkeypatch: pytest.MonkeyPa
     DefaultIdentity().credential()
     DefaultIdentity(client_id="c", tenant_id="t").credential()
     tenant = {"workload_identity_tenant_id": "t", "additionally_allowed_tenants": ["t"]}
-    assert settings == [{}, {"managed_identity_client_id": "c", **tenant}]
+    DefaultIdentity(authority="login.example").credential()
+    assert isinstance(settings[2].pop("transport"), BoundedTransport)
+    assert settings == [{}, {"managed_identity_client_id": "c", **tenant}, {"authority": "login.example"}]
 
 
 class FakeTokenService:

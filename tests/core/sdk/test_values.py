@@ -101,6 +101,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "session_browser._ACCEPT_WAIT": 1.0,
             "session_browser._RETRY_DELAY": 1.0,
             "token_cache._REFRESH_RETRY_SECONDS": 30,
+            "token_cache._MAX_EXPIRY": 253_402_300_799,
             "token_cache._MIN_REMAINING_SECONDS": 10,
             "deferred_messages._SUCCESS": (200, 202, 204),
             "raw_sender._Delivery.sent": True,

@@ -65,6 +65,8 @@ ENDPOINT_SETTINGS: Final = (
     *_COMMON_SETTINGS,
     _OTHER_HOSTS,
 )
+# All authorities that the world trusts take a quarter of a MiB.
+_MAX_FILE_BYTES: Final = 16 * 2**20
 _OWN_IDENTITIES: Final = (_DEFAULT, _MANAGED_IDENTITY)
 _THIS_MACHINE: Final = r"|localhost|\[::1\]|127\.[0-9]+\.[0-9]+\.[0-9]+"
 _SERVICE_BUS_HOST: Final = re.compile(
@@ -288,13 +290,17 @@ class _EndpointParser:
     def _check_file(self, name: str) -> None:
         path = self._text(name)
         try:
-            exists = path is None or Path(path).is_file()
+            # What the kernel writes while it is read, which may never end, has no size.
+            readable = path is None or (Path(path).is_file() and 0 < Path(path).stat().st_size <= _MAX_FILE_BYTES)
         except OSError:
             # Such as a name that is too long for this machine.
-            exists = False
-        if not exists:
+            readable = False
+        if not readable:
             shown = repr(path) if path is not None and path.startswith(("/", ".")) else "a path that is not shown"
-            raise ConfigurationError(f"setting {self.label(name)} is {shown}: the file does not exist on this machine")
+            raise ConfigurationError(
+                f"setting {self.label(name)} is {shown}: the file does not exist on this machine, is empty, or has "
+                f"more than {_MAX_FILE_BYTES >> 20} MiB"
+            )
 
     def _require(self, name: str) -> str:
         text = self._text(name)

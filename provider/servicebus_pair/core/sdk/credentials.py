@@ -61,6 +61,12 @@ class Identity(ABC):
     def _tls(self) -> dict[str, Any]:
         return {} if self.ca_file is None else {"connection_verify": self.ca_file}
 
+    def _bounded(self) -> dict[str, Any]:
+        """Return the transport to an authority that somebody else may run."""
+        from servicebus_pair.core.sdk.http.guarded_transport import BoundedTransport
+
+        return {"transport": BoundedTransport(ca_file=self.ca_file)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultIdentity(Identity):
@@ -86,7 +92,7 @@ class DefaultIdentity(Identity):
         )
         if self.tenant_id is not None:
             settings["additionally_allowed_tenants"] = [self.tenant_id]
-        return DefaultAzureCredential(**settings, **self._tls())
+        return DefaultAzureCredential(**settings, **(self._tls() if self.authority is None else self._bounded()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +140,7 @@ class ClientSecret(Identity):
             self.client_secret.reveal(),
             disable_instance_discovery=private,
             **_non_null(authority=self.authority),
-            **self._tls(),
+            **self._bounded(),
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from azure.core.credentials import AccessToken, AccessTokenInfo, TokenRequestOptions
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, DecodeError
 
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.credentials import Identity
@@ -21,6 +21,8 @@ from servicebus_pair.core.sdk.credentials import Identity
 _log = get_logger(__name__)
 # The pause after a failed refresh, during which the old token is used.
 _REFRESH_RETRY_SECONDS: Final = 30
+# The end of the year 9999, the last that a time of Python has.
+_MAX_EXPIRY: Final = 253_402_300_799
 # A token with less time left counts as expired, because the service's clock may differ from ours.
 _MIN_REMAINING_SECONDS: Final = 10
 
@@ -105,7 +107,22 @@ async def cached_token(
 
     async def request() -> AccessTokenInfo:
         async with identity.credential() as credential:
-            info: AccessTokenInfo = await credential.get_token_info(*scopes, options=request_options)
-            return info
+            try:
+                info: AccessTokenInfo = await credential.get_token_info(*scopes, options=request_options)
+                return _checked(info)
+            except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+                # An error in what was given would look the same, and stand for a message that cannot be sent.
+                raise DecodeError(f"the token service's answer is not one of its: {type(error).__name__}") from error
 
     return await _CACHE.get(key, request, force_refresh=claims is not None)
+
+
+def _checked(info: AccessTokenInfo) -> AccessTokenInfo:
+    """:raises ValueError: it is not a token, or its times are not times."""
+    times = (info.expires_on, *(() if info.refresh_on is None else (info.refresh_on,)))
+    token: object = info.token
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        raise ValueError("the token is not a line of ASCII")
+    if not all(0 <= each <= _MAX_EXPIRY for each in times):
+        raise ValueError("the token does not expire at a time")
+    return info

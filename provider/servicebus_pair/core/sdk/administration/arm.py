@@ -24,7 +24,7 @@ from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import QueueSettings
 from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, SdkAdministration, split_subscription
-from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
+from servicebus_pair.core.sdk.http.guarded_transport import GuardedTransport
 
 _PROPERTY_NAMES: Final = {
     "max_size_in_megabytes": "maxSizeInMegabytes",

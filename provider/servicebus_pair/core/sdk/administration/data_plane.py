@@ -25,8 +25,8 @@ from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSettings
 from servicebus_pair.core.protocol.iso_duration import format_duration
-from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport, bounded_call
 from servicebus_pair.core.sdk.error_mapping import classify, error_text, hide_secrets
+from servicebus_pair.core.sdk.http.guarded_transport import GuardedTransport, bounded_call
 
 _CALL_TIMEOUT: Final = 30.0
 _MAX_TIME_SPAN_DAYS: Final = 10_675_199

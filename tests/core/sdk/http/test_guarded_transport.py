@@ -17,8 +17,9 @@ from azure.core.pipeline.transport import AioHttpTransport
 
 from servicebus_pair.core import ArmCoordinates, ClientSecret, Endpoint, Secret
 from servicebus_pair.core.errors import ServiceFaultError
-from servicebus_pair.core.sdk.administration import administration_for, guarded_transport
-from servicebus_pair.core.sdk.administration.guarded_transport import GuardedTransport
+from servicebus_pair.core.sdk.administration import administration_for
+from servicebus_pair.core.sdk.http import guarded_transport
+from servicebus_pair.core.sdk.http.guarded_transport import GuardedTransport
 
 MEGABYTE = 1 << 20
 FEED = b"HTTP/1.1 200 OK\r\nContent-Type: application/atom+xml\r\n"
@@ -94,13 +95,18 @@ async def test_an_answer_without_an_end_is_not_read_beyond_a_limit():
         ("gzip", gzip.compress(LISTING, 0)[:10] + b"\0\0\0\xff\xff" * 2 * MEGABYTE, "larger than 8388608 bytes"),
         ("gzip", gzip.compress(LISTING.replace(b"<feed", b"<entry/>" * 1000 + b"<feed")), "more than 1000 entries"),
         # What the parser of the SDK takes seconds for, in which nothing else happens.
-        ("gzip", gzip.compress(b"<a>" * 200_000), "more than 100000 tags and attributes"),
-        ("gzip", gzip.compress(b'<a b=""' + b' b=""' * 200_000 + b"/>"), "more than 100000 tags and attributes"),
+        ("gzip", gzip.compress(b"<a>" * 200_000), "more than 100000 tags, attributes and commas"),
+        (
+            "gzip",
+            gzip.compress(b'<a b=""' + b' b=""' * 200_000 + b"/>"),
+            "more than 100000 tags, attributes and commas",
+        ),
+        ("gzip", gzip.compress(b'{"value": [{}' + b", {}" * 200_000 + b"]}"), "more than 100000 tags, attributes and"),
         ("gzip", gzip.compress(LISTING)[:-9], "ends too early"),
         ("gzip", LISTING, "incorrect header check"),
         ("br", LISTING, "encoded as 'br', which was not asked for"),
     ],
-    ids=["gzip", "deflate", "bomb", "nothing", "many", "tags", "attributes", "short", "plain", "unknown"],
+    ids=["gzip", "deflate", "bomb", "nothing", "many", "tags", "attributes", "elements", "short", "plain", "unknown"],
 )
 async def test_an_answer_that_is_compressed_unasked_is_unpacked_up_to_the_same_limit(
     encoding: str, body: bytes, error: str | None

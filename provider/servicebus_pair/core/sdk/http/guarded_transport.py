@@ -1,7 +1,8 @@
-"""HTTP to one host, whose answers are bounded: an administration may be in other hands than this process."""
+"""HTTP with bounded answers: an administration, or an authority, may be in other hands than this process."""
 
 from __future__ import annotations
 
+import ssl
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ _MAX_BYTES: Final = 8 * 2**20
 _MAX_ENTRIES: Final = 1000
 # In a feed, and in a list of the Resource Manager.
 _ENTRIES: Final = (b"<entry", b'"properties"')
-# Tags and attributes: a hundred queues, which is a page, have about 10,000.
-_MARKS: Final = (b"<", b'="')
+# Tags and attributes, and commas in JSON: a hundred queues, which is a page, have about 10,000.
+_MARKS: Final = (b"<", b'="', b",")
 _MAX_MARKS: Final = 100_000
 # All pages of a listing: the 10,000 queues that a namespace may have take about half.
 _MAX_CALL_BYTES: Final = 64 * 2**20
@@ -43,17 +44,16 @@ def bounded_call() -> Iterator[None]:
         _left.reset(token)
 
 
-class GuardedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
-    """Sends requests to the host of the first one only, and reads answers of up to 8 MiB.
+class BoundedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
+    """Reads answers of up to 8 MiB.
 
-    :param plain: send over http, which an emulator serves: the SDK always writes https.
-    :param ca_file: CA bundle to verify certificates; by default that of ``certifi``.
+    :param ca_file: CA bundle to verify certificates; by default those of the system.
     """
 
-    def __init__(self, *, plain: bool = False, ca_file: str | None = None) -> None:
-        super().__init__(**({} if ca_file is None else {"connection_verify": ca_file}))
-        self._plain = plain
-        self._origin: tuple[str, str] | None = None
+    def __init__(self, *, ca_file: str | None = None) -> None:
+        super().__init__()
+        self._ca_file = ca_file
+        self._context: ssl.SSLContext | None = None
         self._bounded = False
 
     async def open(self) -> None:
@@ -69,6 +69,29 @@ class GuardedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as A
         await super().open()
 
     async def send(self, request: Any, **settings: Any) -> Any:
+        """Send a request."""
+        if self._ca_file is not None:
+            # The SDK would read the file for each request, and so open a connection for each.
+            self._context = self._context or ssl.create_default_context(cafile=self._ca_file)
+            settings["ssl"] = self._context
+        # What is compressed is read all the same: a service, or a proxy before it, may not ask.
+        request.headers["Accept-Encoding"] = "identity"
+        return await super().send(request, **settings)
+
+
+class GuardedTransport(BoundedTransport):
+    """Sends requests to the host of the first one only, and reads answers of up to 8 MiB.
+
+    :param plain: send over http, which an emulator serves: the SDK always writes https.
+    :param ca_file: CA bundle to verify certificates; by default those of the system.
+    """
+
+    def __init__(self, *, plain: bool = False, ca_file: str | None = None) -> None:
+        super().__init__(ca_file=ca_file)
+        self._plain = plain
+        self._origin: tuple[str, str] | None = None
+
+    async def send(self, request: Any, **settings: Any) -> Any:
         """Send a request. :raises HttpResponseError: an answer pointed to another host, to which the token would go."""
         if self._plain:
             request.url = request.url.replace("https://", "http://", 1)
@@ -77,8 +100,6 @@ class GuardedTransport(AioHttpTransport):  # type: ignore[misc]  # exported as A
         self._origin = self._origin or origin
         if origin != self._origin:
             raise HttpResponseError("the answer points to another host, which is not followed")
-        # What is compressed is read all the same: a service, or a proxy before it, may not ask.
-        request.headers["Accept-Encoding"] = "identity"
         return await super().send(request, **settings)
 
 
@@ -121,5 +142,5 @@ class _BoundedResponse(aiohttp.ClientResponse):
         if max(map(body.count, _ENTRIES)) > _MAX_ENTRIES:
             raise DecodeError(f"the answer has more than {_MAX_ENTRIES} entries")
         if sum(map(body.count, _MARKS)) > _MAX_MARKS:
-            raise DecodeError(f"the answer has more than {_MAX_MARKS} tags and attributes")
+            raise DecodeError(f"the answer has more than {_MAX_MARKS} tags, attributes and commas")
         return body

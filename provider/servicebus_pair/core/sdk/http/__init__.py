@@ -1,0 +1,1 @@
+"""HTTP to services that may be in other hands."""
