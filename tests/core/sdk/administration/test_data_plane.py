@@ -240,10 +240,10 @@ async def test_the_emulator_is_called_over_http_and_other_namespaces_over_https(
     local = ServiceBusAdministration(replace(endpoint(), ca_file="ca.pem"))
     remote = replace(endpoint(LOCAL.replace("=true", "=false")), ca_file="ca.pem")
     assert local._client._pipeline._transport._plain
-    assert local._client._pipeline._transport.connection_config.verify is True
+    assert local._client._pipeline._transport._ca_file is None
     async with administration_for(remote) as administration:
         assert isinstance(administration, ServiceBusAdministration)
         assert not administration._client._pipeline._transport._plain
-        assert administration._client._pipeline._transport.connection_config.verify == "ca.pem"
+        assert administration._client._pipeline._transport._ca_file == "ca.pem"
     assert local._client._config.retry_policy.total_retries == 0
     await local._client.close()
