@@ -11,6 +11,7 @@ from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, S
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.ui.sources.event_queries import AUDIT_LOG_EVENT
 from servicebus_pair.ui.sources.stored_state import StoredState
+from servicebus_pair.ui.sources.task_values import read_json
 from servicebus_pair.ui.view.action_catalogue import ActionName
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _run_conf(
 
 def _parse_control(text: str | None) -> SyphonControl:
     try:
-        return SyphonControl() if text is None else SyphonControl.from_json(json.loads(text))
+        return SyphonControl.from_json(read_json(text))
     except ValueError:
         return SyphonControl()
 

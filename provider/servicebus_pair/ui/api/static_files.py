@@ -44,11 +44,13 @@ class StaticFile:
     headers: Mapping[str, str]
 
 
-@cache
 def load_static_file(name: str) -> StaticFile | None:
     """Return a file of the page, or ``None`` if the name is not in the fixed list of files."""
-    media_type = _MEDIA_TYPES.get(name)
-    if media_type is None:
-        return None
+    return _load(name) if name in _MEDIA_TYPES else None
+
+
+# Cached for the names of the list only: a client asks for any others.
+@cache
+def _load(name: str) -> StaticFile:
     content = files("servicebus_pair.ui").joinpath("static", name).read_bytes()
-    return StaticFile(content, media_type, _PAGE_HEADERS)
+    return StaticFile(content, _MEDIA_TYPES[name], _PAGE_HEADERS)

@@ -67,8 +67,8 @@ function openAction(pair, name, problem) {
 const SEVERITY = { bad: 0, warn: 1, calm: 2, good: 3 };
 
 function selectedPair(pairs) {
-  const wanted = decodeURIComponent(location.hash.replace(/^#(pair-)?/, ""));
-  return pairs.find((pair) => pair.conn_id === wanted) ?? pairs[0];
+  const wanted = location.hash.replace(/^#(pair-)?/, "");
+  return pairs.find((pair) => encodeURIComponent(pair.conn_id) === wanted) ?? pairs[0];
 }
 
 function namespacesDown(pair) {

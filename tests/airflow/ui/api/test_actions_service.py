@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from servicebus_pair.airflow_runtime.syphon_control import SyphonControl
+from servicebus_pair.ui.api import actions_service
 from tests.airflow.conftest import EXAMPLES, Pair, RunDag, run_task
 from tests.airflow.support.queues import contents, divert
 from tests.airflow.support.tasks import drain, provision
@@ -164,3 +166,8 @@ def test_running_drain_follows_pause_resume_and_throttle(pair: Pair, run_dag: Ru
     assert len(contents(pair.primary["contoso"], "flights")) == 5
     seen = wait_for_pair(page, lambda pair: pair["backlog"]["messages"] == 0)
     assert [drain["moved"] for drain in seen["syphon"]["drains"]] == [5]
+
+
+@pytest.mark.parametrize("stored", [None, "{", "[" * 100_000, '{"paused": true}', '{"x": "' + "y" * 2**21 + '"}'])
+def test_a_stored_control_of_another_shape_does_not_prevent_a_new_one(stored: str | None):
+    assert actions_service._parse_control(stored) == SyphonControl()

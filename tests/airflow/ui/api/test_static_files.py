@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -50,3 +51,10 @@ def test_system_and_chosen_dark_theme_are_equal():
 @pytest.mark.parametrize("name", ["../plugin.py", "page.js.map", ""])
 def test_only_files_of_the_page_are_served(name: str):
     assert load_static_file(name) is None
+
+
+def test_names_of_other_files_are_not_kept():
+    name = repr(object())
+    before = sys.getrefcount(name)
+    assert load_static_file(name) is None
+    assert sys.getrefcount(name) == before
