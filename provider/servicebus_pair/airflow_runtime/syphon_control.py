@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState, count_running_tasks, count_unfinished_tasks
@@ -25,6 +24,8 @@ _log = get_logger(__name__)
 SYPHON_CONTROL_KEY: Final = "syphon_control"
 _POLL_SECONDS: Final = 3.0
 _MAX_TEXT: Final = 1000
+# The end of the year 9999.
+_LATEST: Final = 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class SyphonControl:
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise ConfigurationError(f"rate is {self.rate!r}: it must be above 0 messages a second, or None")
-        if not isfinite(self.at):
+        if not 0 <= self.at <= _LATEST:
             raise ConfigurationError(f"at is {self.at!r}: it must be a time")
 
     def effective_rate(self, task_rate: float | None, *, tasks: int = 1) -> float | None:
@@ -85,7 +86,7 @@ class SyphonControl:
                 rate_by=str(value.get("rate_by", ""))[:_MAX_TEXT],
                 rate_reason=str(value.get("rate_reason", ""))[:_MAX_TEXT],
             )
-        except (AttributeError, KeyError, TypeError, OverflowError, ConfigurationError) as error:
+        except (AttributeError, KeyError, TypeError, OverflowError, RecursionError, ConfigurationError) as error:
             raise ValueError(f"not a syphon control, {type(error).__name__}: {error}") from error
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState
@@ -29,6 +28,7 @@ _log = get_logger(__name__)
 SPOOLS_KEY: Final = "spools"
 _MAX_SPOOLS: Final = 200
 _MAX_NAME: Final = 1000
+_LARGEST: Final = 2**53
 _SAVE_INTERVAL_SECONDS: Final = 3.0
 
 
@@ -53,7 +53,7 @@ def parse_sightings(value: Any) -> dict[str, SpoolSighting]:
         fields: Mapping[str, Any] = each if isinstance(each, Mapping) else {}
         numbers: list[Any] = [fields.get(key) for key in ("messages", "oldest_at", "at")]
         is_sound = isinstance(name, str) and name.isprintable() and len(name) <= _MAX_NAME
-        if is_sound and all(type(number) in (int, float) and isfinite(number) for number in numbers):
+        if is_sound and all(type(number) in (int, float) and 0 <= number <= _LARGEST for number in numbers):
             found[name] = SpoolSighting(int(numbers[0]), numbers[1], numbers[2])
     return found
 

@@ -139,4 +139,5 @@ def _named_by_events(context: Mapping[str, Any]) -> list[str]:
     named = [extra["entity"] for extra in extras if isinstance(extra.get("entity"), str)]
     payloads = [extra.get("payload") for extra in extras]  # of a BacklogTrigger
     in_backlog = [payload.get("entities", []) for payload in payloads if isinstance(payload, dict)]
-    return [*named, *(entity for entities in in_backlog for entity in entities)]
+    listed = [entities for entities in in_backlog if isinstance(entities, list)]
+    return [*named, *(entity for entities in listed for entity in entities if isinstance(entity, str))]

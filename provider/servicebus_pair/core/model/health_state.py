@@ -108,7 +108,7 @@ class EntityHealth:
                 spool=str(value.get("spool", "")),
                 may_overtake=bool(value.get("may_overtake", False)),
             )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
 
 

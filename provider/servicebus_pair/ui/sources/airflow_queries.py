@@ -20,7 +20,7 @@ from servicebus_pair.ui.sources.event_queries import (
 )
 from servicebus_pair.ui.sources.run_queries import SYPHON_OPERATOR, Run, read_recoveries, same_task_instance
 from servicebus_pair.ui.sources.stored_state import read_states
-from servicebus_pair.ui.sources.task_values import are_counters, read_json
+from servicebus_pair.ui.sources.task_values import MAX_CHARACTERS, are_counters, read_json, total_characters
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -31,6 +31,8 @@ _DAY: Final = timedelta(days=1)
 _INCIDENT_DAYS: Final = 30
 _COST_REPORT_DAYS: Final = 60
 _MAX_TASKS: Final = 5000
+# Of the counters of a pair's tasks.
+_MAX_COUNTER_CHARACTERS: Final = 2**23
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +151,31 @@ def _read_activities(
 
 
 def _stored_activities(session: Session, since: datetime) -> Iterable[Any]:
-    """Return the newest of each pair first, however many tasks work on others."""
-    from sqlalchemy import func, select
+    """Return the newest of each pair first, however many tasks work on others, and those of its own DAGs only."""
+    from sqlalchemy import func, literal, select
 
+    from servicebus_pair.airflow_runtime.airflow_version import AssetModel
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInletAssetReference as Inlet
     from servicebus_pair.airflow_runtime.airflow_version import TaskInstance as Task
     from servicebus_pair.airflow_runtime.airflow_version import TaskStateStoreModel as Stored
 
-    nth = func.row_number().over(partition_by=Stored.key, order_by=Stored.updated_at.desc())
-    query = (
+    newest = Stored.updated_at.desc()
+    nth = func.row_number().over(partition_by=Stored.key, order_by=newest)
+    total = total_characters(Stored.value, of_each=Stored.key, newest=newest)
+    # Whoever writes the state of a task names any pair: it counts for those that its DAG has among its inlets.
+    asset_name = literal(ASSET_NAME_PREFIX) + func.substr(Stored.key, len(ACTIVITY_KEY_PREFIX) + 1)
+    uses_pair = select(Inlet.dag_id).join(AssetModel, AssetModel.id == Inlet.asset_id)
+    uses_pair = uses_pair.where(Inlet.dag_id == Stored.dag_id, AssetModel.name == asset_name)
+    found = (
         select(Task.dag_id, Task.run_id, Task.task_id, Task.map_index, Task.state, Task.operator)
-        .add_columns(Stored.key, Stored.value)
+        .add_columns(Stored.key, Stored.value, Stored.updated_at, nth.label("nth"), total.label("total"))
         .join(Stored, same_task_instance(Stored))
         .where(Stored.key.startswith(ACTIVITY_KEY_PREFIX, autoescape=True), Stored.updated_at >= since)
-        .order_by(nth, Stored.updated_at.desc())
-        .limit(_MAX_TASKS)
+        .where(func.length(Stored.value) <= MAX_CHARACTERS, uses_pair.exists())
+        .subquery()
     )
-    return session.execute(query)
+    query = select(found).where(found.c.total <= _MAX_COUNTER_CHARACTERS)
+    return session.execute(query.order_by(found.c.nth, found.c.updated_at.desc()).limit(_MAX_TASKS))
 
 
 def _add_waiting(

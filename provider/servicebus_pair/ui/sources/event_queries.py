@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.assets import ASSET_NAME_PREFIX, conn_id_of
-from servicebus_pair.ui.sources.run_queries import Run, read_runs, same_task_instance, to_timestamp
-from servicebus_pair.ui.sources.task_values import cost_report, event_extra, read_json
+from servicebus_pair.ui.sources.run_queries import Run, read_results, read_runs, to_timestamp
+from servicebus_pair.ui.sources.task_values import cost_report, event_extra, read_json, stored_text
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -21,6 +21,7 @@ AUDIT_LOG_EVENT: Final = "servicebus_pair"
 _EVENT_KINDS: Final = ("failover", "recovery", "backlog", "drained")
 _MAX_EVENTS: Final = 1000
 _MAX_EXTRA_CHARACTERS: Final = 2**16
+_MAX_RUNS_OF_EVENT: Final = 50
 _MAX_ACTIONS: Final = 200
 _COST_OPERATOR: Final = "ServiceBusPairCostOperator"
 
@@ -56,44 +57,47 @@ def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEv
 
     The newest of each asset come first, however many events the tasks of other pairs emit; large ones are left out.
     """
-    from sqlalchemy import Text, cast, func, or_, select
-    from sqlalchemy.orm import selectinload
+    from sqlalchemy import func, or_, select
+    from sqlalchemy.orm import defer, selectinload
 
     from servicebus_pair.airflow_runtime.airflow_version import AssetEvent, AssetModel, DagRun
 
     nth = func.row_number().over(partition_by=AssetEvent.asset_id, order_by=AssetEvent.timestamp.desc())
+    extra = stored_text(AssetEvent.extra)
     query = (
-        select(AssetModel.name, AssetEvent)
+        select(AssetModel.name, AssetEvent, extra)
         .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True), AssetEvent.timestamp >= since)
         .where(or_(*(AssetModel.name.endswith(f".{kind}") for kind in _EVENT_KINDS)))
-        .where(func.length(cast(AssetEvent.extra, Text)) <= _MAX_EXTRA_CHARACTERS)
-        .options(selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id))
+        .where(func.length(extra) <= _MAX_EXTRA_CHARACTERS)
+        .options(
+            defer(AssetEvent.extra), selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id)
+        )
         .order_by(nth, AssetEvent.timestamp.desc())
         .limit(_MAX_EVENTS)
     )
-    found = [(name, event) for name, event in session.execute(query)]
-    rows = sorted(found, key=lambda row: row[1].timestamp, reverse=True)
-    triggered = {(run.dag_id, run.run_id) for _, event in rows for run in event.created_dagruns}
-    sources = {_source_key(event) for _, event in rows if event.source_dag_id is not None}
-    runs = read_runs(session, triggered | sources)
+    found = [(*row, _triggered_keys(row[1])) for row in session.execute(query)]
+    runs = read_runs(session, (key for _, event, _, keys in found for key in (_source_key(event), *keys)))
     events: dict[str, list[HealthEvent]] = {}
-    for name, event in rows:
+    for name, event, text, keys in sorted(found, key=lambda row: row[1].timestamp, reverse=True):
         pair, _, kind = name.rpartition(".")
         conn_id = conn_id_of(pair)
         if conn_id is None:
             continue
-        keys = sorted((run.dag_id, run.run_id) for run in event.created_dagruns)
         events.setdefault(conn_id, []).append(
             HealthEvent(
                 kind=kind,
                 at=event.timestamp.timestamp(),
-                extra=event_extra(event.extra),
+                extra=event_extra(read_json(text)),
                 source_run=runs.get(_source_key(event)),
                 triggered_runs=tuple(runs[key] for key in keys if key in runs),
             )
         )
     return events
+
+
+def _triggered_keys(event: AssetEvent) -> list[tuple[str, str]]:
+    return sorted((run.dag_id, run.run_id) for run in event.created_dagruns)[:_MAX_RUNS_OF_EVENT]
 
 
 def _source_key(event: AssetEvent) -> tuple[str, str]:
@@ -139,19 +143,10 @@ def read_cost_reports(
 
     :param conn_ids: connection id of each DAG, by DAG id.
     """
-    from sqlalchemy import select
-
     from servicebus_pair.airflow_runtime.airflow_version import TaskInstance, XComModel
 
-    query = (
-        select(XComModel.dag_id, XComModel.timestamp, XComModel.value)
-        .join(TaskInstance, same_task_instance(XComModel))
-        .where(XComModel.key == "return_value", TaskInstance.operator == _COST_OPERATOR, XComModel.timestamp >= since)
-        .order_by(XComModel.timestamp)
-    )
+    is_report = TaskInstance.operator == _COST_OPERATOR
     reports: dict[str, tuple[float, Mapping[str, Any], str]] = {}
-    for dag_id, at, value in session.execute(query):
-        report, conn_id = read_json(value), conn_ids.get(dag_id)
-        if conn_id is not None and isinstance(report, dict):
-            reports[conn_id] = (to_timestamp(at) or 0.0, cost_report(report), dag_id)
+    for dag_id, _, at, report in read_results(session, is_report, XComModel.timestamp >= since, dag_ids=conn_ids):
+        reports.setdefault(conn_ids[dag_id], (to_timestamp(at) or 0.0, cost_report(report), dag_id))
     return reports

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_pair.ui.sources.task_values import numbers_of, read_json
+from servicebus_pair.ui.sources.task_values import (
+    MAX_CHARACTERS,
+    numbers_of,
+    read_json,
+    stored_text,
+    total_characters,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -16,6 +22,11 @@ if TYPE_CHECKING:
 
 SYPHON_OPERATOR: Final = "ServiceBusPairSyphonOperator"
 _MAX_RESULTS: Final = 1000
+# Of the results of a DAG.
+_MAX_RESULT_CHARACTERS: Final = 2**22
+_MAX_RUNS: Final = 5000
+# A database takes a limited number of parameters.
+_RUNS_AT_ONCE: Final = 500
 _REPORT_TASK: Final = "report"
 _RETURN_VALUE: Final = "return_value"
 
@@ -40,25 +51,16 @@ class Run:
 def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: datetime) -> dict[str, list[Run]]:
     """Return the runs that reported moved messages, by connection id, newest first.
 
-    :param conn_ids: connection id of each DAG, by DAG id.
+    :param conn_ids: connection id of each DAG, by DAG id; the newest of each come first.
     """
-    from sqlalchemy import or_, select
+    from sqlalchemy import or_
 
     from servicebus_pair.airflow_runtime.airflow_version import TaskInstance, XComModel
 
-    query = (
-        select(XComModel.dag_id, XComModel.run_id, XComModel.value)
-        .join(TaskInstance, same_task_instance(XComModel))
-        .where(XComModel.key == _RETURN_VALUE)
-        .where(or_(XComModel.task_id == _REPORT_TASK, TaskInstance.operator == SYPHON_OPERATOR))
-        .where(XComModel.timestamp >= since, XComModel.dag_id.in_(conn_ids))
-        .order_by(XComModel.timestamp.desc())
-        .limit(_MAX_RESULTS)
-    )
+    moving = or_(XComModel.task_id == _REPORT_TASK, TaskInstance.operator == SYPHON_OPERATOR)
     moved: dict[tuple[str, str], Counter[str]] = {}
-    for dag_id, run_id, value in session.execute(query):
-        result = read_json(value)
-        if isinstance(result, dict) and isinstance(result.get("moved"), dict):
+    for dag_id, run_id, _, result in read_results(session, moving, XComModel.timestamp >= since, dag_ids=conn_ids):
+        if isinstance(result.get("moved"), dict):
             moved.setdefault((dag_id, run_id), Counter()).update(numbers_of(result)["moved"])
     runs = read_runs(session, moved)
     recoveries: dict[str, list[Run]] = {}
@@ -71,45 +73,66 @@ def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: dat
     return recoveries
 
 
+def read_results(
+    session: Session, *conditions: ColumnElement[bool], dag_ids: Collection[str]
+) -> list[tuple[str, str, datetime, dict[str, Any]]]:
+    """Return DAG, run, time and mapping of the task results of these DAGs, newest first.
+
+    Of each DAG they are the newest that have room in 4 MiB, so that those of one crowd out no other; results of over
+    1 MiB are left out.
+    """
+    from sqlalchemy import func, select
+
+    from servicebus_pair.airflow_runtime.airflow_version import TaskInstance, XComModel
+
+    value, newest = stored_text(XComModel.value), XComModel.timestamp.desc()
+    total = total_characters(value, of_each=XComModel.dag_id, newest=newest)
+    nth = func.row_number().over(partition_by=XComModel.dag_id, order_by=newest)
+    found = (
+        select(XComModel.dag_id, XComModel.run_id, XComModel.timestamp, value.label("value"))
+        .add_columns(total.label("total"), nth.label("nth"))
+        .join(TaskInstance, same_task_instance(XComModel))
+        .where(XComModel.key == _RETURN_VALUE, XComModel.dag_id.in_(dag_ids), *conditions)
+        .where(func.length(value) <= MAX_CHARACTERS)
+        .subquery()
+    )
+    columns = found.c.dag_id, found.c.run_id, found.c.timestamp, found.c.value
+    within = select(*columns).where(found.c.total <= _MAX_RESULT_CHARACTERS)
+    shown = session.execute(within.order_by(found.c.nth, found.c.timestamp.desc()).limit(_MAX_RESULTS))
+    rows = sorted(shown, key=lambda row: row.timestamp, reverse=True)
+    # A result may be stored as a text of JSON.
+    results = ((*row[:3], read_json(read_json(row.value))) for row in rows)
+    return [(dag_id, run_id, at, result) for dag_id, run_id, at, result in results if isinstance(result, dict)]
+
+
 def read_runs(session: Session, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
-    """Return the runs with these DAG and run ids; deleted runs are omitted."""
+    """Return the runs with these DAG and run ids, of the first 5,000; deleted runs are omitted."""
     from sqlalchemy import select, tuple_
 
-    from servicebus_pair.airflow_runtime.airflow_version import DagRun
+    from servicebus_pair.airflow_runtime.airflow_version import DagRun, XComModel
 
-    keys = list(keys)
-    if not keys:
-        return {}
-    reports = _read_reports(session, keys)
-    query = select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date).where(
-        tuple_(DagRun.dag_id, DagRun.run_id).in_(keys)
-    )
-    return {
-        (dag_id, run_id): Run(
-            *(dag_id, run_id, str(state), reports.get((dag_id, run_id), {})),
-            started_at=to_timestamp(started),
-            ended_at=to_timestamp(ended),
+    runs: dict[tuple[str, str], Run] = {}
+    wanted = list(dict.fromkeys(keys))[:_MAX_RUNS]
+    for first in range(0, len(wanted), _RUNS_AT_ONCE):
+        part = wanted[first : first + _RUNS_AT_ONCE]
+        of_part = tuple_(XComModel.dag_id, XComModel.run_id).in_(part)
+        results = read_results(
+            session, XComModel.task_id == _REPORT_TASK, of_part, dag_ids={dag_id for dag_id, _ in part}
         )
-        for dag_id, run_id, state, started, ended in session.execute(query)
-    }
-
-
-def _read_reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
-    from sqlalchemy import select, tuple_
-
-    from servicebus_pair.airflow_runtime.airflow_version import XComModel
-
-    query = select(XComModel.dag_id, XComModel.run_id, XComModel.value).where(
-        XComModel.key == _RETURN_VALUE,
-        XComModel.task_id == _REPORT_TASK,
-        tuple_(XComModel.dag_id, XComModel.run_id).in_(keys),
-    )
-    values = {(dag_id, run_id): read_json(value) for dag_id, run_id, value in session.execute(query)}
-    return {
-        key: numbers_of(value) | {"report": bool(value.get("report"))}
-        for key, value in values.items()
-        if isinstance(value, dict)
-    }
+        reports = {
+            (dag_id, run_id): numbers_of(result) | {"report": bool(result.get("report"))}
+            for dag_id, run_id, _, result in results
+        }
+        query = select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date).where(
+            tuple_(DagRun.dag_id, DagRun.run_id).in_(part)
+        )
+        for dag_id, run_id, state, started, ended in session.execute(query):
+            runs[dag_id, run_id] = Run(
+                *(dag_id, run_id, str(state), reports.get((dag_id, run_id), {})),
+                started_at=to_timestamp(started),
+                ended_at=to_timestamp(ended),
+            )
+    return runs
 
 
 def same_task_instance(model: Any) -> ColumnElement[bool]:

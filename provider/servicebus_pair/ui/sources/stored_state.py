@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from servicebus_pair.airflow_runtime.airflow_version import has
 from servicebus_pair.airflow_runtime.state.variables import VARIABLE_PREFIX, variable_name
 from servicebus_pair.assets import ASSET_NAME_PREFIX, conn_id_of
-from servicebus_pair.ui.sources.task_values import read_json
+from servicebus_pair.ui.sources.task_values import read_json, total_characters
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -74,15 +74,14 @@ def read_states(session: Session) -> dict[str, dict[str, Any]]:
 
 
 def _stored_with_assets(session: Session) -> list[tuple[str, str, Any]]:
-    from sqlalchemy import func, select
+    from sqlalchemy import select
 
     from servicebus_pair.airflow_runtime.airflow_version import AssetModel, AssetStateStoreModel
 
     store = AssetStateStoreModel
     # Whoever writes a task writes its state: the newest of each pair, as far as there is room for them.
-    total = func.sum(func.length(store.value)).over(
-        partition_by=store.asset_id, order_by=(store.updated_at.desc(), store.key)
-    )
+    newest = store.updated_at.desc(), store.key
+    total = total_characters(store.key, store.value, of_each=store.asset_id, newest=newest)
     stored = (
         select(AssetModel.name, store.key, store.value, total.label("total"))
         .join(store, store.asset_id == AssetModel.id)

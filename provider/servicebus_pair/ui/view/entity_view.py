@@ -16,6 +16,8 @@ from servicebus_pair.ui.views import EntityView
 
 # Values of EntityHealth.by for automatic failovers; any other is a person or a drill.
 _AUTOMATIC: Final = ("send", "publish", "ping", "session order")
+# A namespace has no more queues and topics.
+_MAX_ENTITIES: Final = 10_000
 _DIVERTED: Final = "Messages are in the backlog, but no task reported a failover: the sender runs outside Airflow."
 _ACCEPTED: Final = "The primary accepted all messages that tasks sent."
 
@@ -39,7 +41,8 @@ def build_entity_views(
         key.removeprefix(HEALTH_KEY_PREFIX): value for key, value in state.items() if key.startswith(HEALTH_KEY_PREFIX)
     }
     views = []
-    for entity in sorted({*stored, *counts, *peeked.waiting}):
+    known = list(dict.fromkeys((*peeked.waiting, *stored, *counts)))
+    for entity in sorted(known[:_MAX_ENTITIES]):
         sums = counts.get(entity, Counter())
         view = EntityView(
             entity=entity,

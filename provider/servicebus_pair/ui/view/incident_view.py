@@ -7,15 +7,21 @@ recovery that moved messages emits an event too, which started the proof of that
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from servicebus_pair.ui.sources.event_queries import HealthEvent
 from servicebus_pair.ui.sources.run_queries import Run
 from servicebus_pair.ui.views import IncidentView, RunView
 
+_KINDS: Final = ("failover", "recovery", "backlog", "drained")
 _MAX_INCIDENTS: Final = 50
+_MAX_RUNS: Final = 100
+# Of entities in all events, and in all results that are shown: any task may write them.
+_MAX_NAMES: Final = 50_000
 _DISPLAYED_RESULTS: Final = ("moved", "dead_lettered", "lost", "seconds", "duplicates_possible")
 _BACKLOG_WATCHER: Final = "backlog watcher"
 _BACKLOG_REASON: Final = "messages in the backlog"
@@ -44,20 +50,27 @@ def build_incident_views(
     :param waiting_since: since when messages for an entity are in the backlog, as far as the page has peeked, by
         casefolded path. A recovery that reports an incident's end does not end it while older messages wait.
     """
+    named = sorted(_named(events), key=lambda each: _start_time(each[1]))
     events_by_entity: dict[str, list[tuple[str, HealthEvent]]] = {}
-    drained = [(event, _moved_entities(event)) for event in events if event.kind == "drained"]
-    for event in sorted((event for event in events if event.kind != "drained"), key=_start_time):
-        for entity in _entities(event):
+    drained: dict[str, list[HealthEvent]] = {}
+    for entity, event in named:
+        if event.kind == "drained":
+            drained.setdefault(entity.casefold(), []).append(event)
+        else:
             events_by_entity.setdefault(entity.casefold(), []).append((entity, event))
+    moved: dict[str, list[Run]] = {}
+    for run in sorted(recoveries, key=_ended_at):
+        for entity in _moved_messages(run):
+            moved.setdefault(entity, []).append(run)
     incidents: list[IncidentView] = []
     for entity, entity_events in events_by_entity.items():
-        moving = sorted((run for run in recoveries if entity in _moved_messages(run)), key=_ended_at)
+        moving = moved.get(entity, [])
         emptying = _emptying_runs(entity_events, moving)
         found = _incidents_of(entity_events, healthy.get(entity), emptying)
         if found[-1:] and found[-1].end_reported and waiting_since.get(entity, _NEVER) < (found[-1].until or 0.0):
             found[-1] = replace(found[-1], until=None, ended_by="", end_reported=False)
-        incidents += _with_proofs(_with_recoveries(found, moving), drained, entity)
-    return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:_MAX_INCIDENTS]
+        incidents += _with_proofs(_with_recoveries(found, moving), drained.get(entity, ()))
+    return _with_limited_results(sorted(incidents, key=lambda each: each.at, reverse=True)[:_MAX_INCIDENTS])
 
 
 def build_run_view(run: Run) -> RunView:
@@ -69,6 +82,24 @@ def build_run_view(run: Run) -> RunView:
         report=bool(run.report.get("report")),
         reported={name: run.report[name] for name in _DISPLAYED_RESULTS if run.report.get(name) is not None},
     )
+
+
+def _named(events: Iterable[HealthEvent]) -> list[tuple[str, HealthEvent]]:
+    """Return each event with each entity that it names: first those that name one, and of each kind the newest."""
+    ranked = sorted(events, key=lambda event: (_KINDS.index(event.kind), -event.at))
+    return list(islice(((entity, event) for event in ranked for entity in _entities(event)), _MAX_NAMES))
+
+
+def _with_limited_results(incidents: Sequence[IncidentView]) -> list[IncidentView]:
+    """Return the incidents with the mappings of their newest results, as far as these have not too many names."""
+    room, limited = _MAX_NAMES, []
+    for incident in incidents:
+        runs = []
+        for run in incident.runs:
+            room -= sum(len(value) for value in run.reported.values() if isinstance(value, Mapping))
+            runs.append(run if room >= 0 else replace(run, reported={}))
+        limited.append(replace(incident, runs=runs))
+    return limited
 
 
 def _moved_messages(run: Run) -> dict[str, int]:
@@ -131,42 +162,49 @@ def _was_emptied(last: IncidentView, emptying: Sequence[Run], *, before: float) 
     """Return whether the last incident's messages were drained, so that waiting messages belong to a new incident."""
     if last.until is None and last.by != _BACKLOG_WATCHER:
         return False
-    return any(last.at < _ended_at(run) <= before for run in emptying)
+    after = bisect_right(emptying, last.at, key=_ended_at)
+    return after < len(emptying) and _ended_at(emptying[after]) <= before
 
 
 def _ended_by_drain(incident: IncidentView, emptying: Sequence[Run]) -> IncidentView:
     """End an incident of a sender that reports no health when its messages have been drained."""
-    run = next((run for run in emptying if incident.at < _ended_at(run) < float("inf")), None)
-    return incident if run is None else replace(incident, until=run.ended_at, ended_by=run.dag_id, end_reported=True)
+    after = bisect_right(emptying, incident.at, key=_ended_at)
+    if after == len(emptying) or emptying[after].ended_at is None:
+        return incident
+    run = emptying[after]
+    return replace(incident, until=run.ended_at, ended_by=run.dag_id, end_reported=True)
 
 
 def _with_recoveries(incidents: list[IncidentView], recoveries: Sequence[Run]) -> list[IncidentView]:
     """Assign each recovery to the last incident that started before the recovery ended."""
     for run in recoveries:
-        index = max((i for i, incident in enumerate(incidents) if incident.at <= _ended_at(run)), default=None)
+        index = _last_before(incidents, _ended_at(run))
         if index is not None:
             incidents[index] = replace(incidents[index], runs=_merge_runs(incidents[index].runs, [run]))
     return incidents
 
 
-def _moved_entities(event: HealthEvent) -> frozenset[str]:
-    moved = event.extra.get("moved")
-    return frozenset(str(name).casefold() for name in moved) if isinstance(moved, Mapping) else frozenset()
+def _with_proofs(incidents: list[IncidentView], drained: Iterable[HealthEvent]) -> list[IncidentView]:
+    """Add the runs that a recovery of the entity started to the last incident before it moved messages.
 
-
-def _with_proofs(
-    incidents: list[IncidentView], drained: Iterable[tuple[HealthEvent, frozenset[str]]], entity: str
-) -> list[IncidentView]:
-    """Add the runs that a recovery started to the last incident before it moved messages of the entity."""
-    for event, moved in drained:
-        if entity in moved:
-            index = max((i for i, incident in enumerate(incidents) if incident.at <= event.at), default=None)
-            if index is not None:
-                incidents[index] = _with_runs_of(incidents[index], event)
+    :param drained: events of such recoveries.
+    """
+    for event in drained:
+        index = _last_before(incidents, event.at)
+        if index is not None:
+            incidents[index] = _with_runs_of(incidents[index], event)
     return incidents
 
 
+def _last_before(incidents: Sequence[IncidentView], at: float) -> int | None:
+    following = bisect_right(incidents, at, key=lambda incident: incident.at)
+    return following - 1 if following else None
+
+
 def _entities(event: HealthEvent) -> list[str]:
+    if event.kind == "drained":
+        moved = event.extra.get("moved")
+        return list(map(str, moved)) if isinstance(moved, Mapping) else []
     if event.kind != "backlog":
         return [_text(event.extra.get("entity", "?"))]
     payload = event.extra.get("payload")
@@ -201,7 +239,7 @@ def _merge_runs(views: Sequence[RunView], runs: Iterable[Run]) -> Sequence[RunVi
     for run in runs:
         if run.report or (run.dag_id, run.run_id) not in merged:
             merged[run.dag_id, run.run_id] = build_run_view(run)
-    return list(merged.values())
+    return list(merged.values())[-_MAX_RUNS:]
 
 
 def _text(value: object) -> str:

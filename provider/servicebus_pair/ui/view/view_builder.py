@@ -257,12 +257,12 @@ def _active_first(drain: DrainView) -> tuple[bool, float]:
 
 
 def _sends_view(activities: Iterable[TaskActivity], now: float) -> SendsView:
-    first = int((now - _SENDS_HOURS * 3600) // SLOT_SECONDS)
+    first, last = (int(at // SLOT_SECONDS) for at in (now - _SENDS_HOURS * 3600, now))
     slots: dict[int, Counter[str]] = {}
     for activity in activities:
         # An earlier version counted two routes.
         for slot, *counts in activity.counters.get("sends", ()):
-            if slot >= first:
+            if first <= slot <= last + 1:
                 slots.setdefault(slot, Counter()).update(dict(zip(Route, counts, strict=False)))
     total = sum(slots.values(), Counter[str]())
     return SendsView(

@@ -14,15 +14,17 @@ from servicebus_pair.core import read_pair_settings
 from servicebus_pair.ui.cache import refresh_cache
 from servicebus_pair.ui.cache.refresh_cache import RefreshCache
 from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
+from servicebus_pair.ui.sources.collector import PairStatus
 from servicebus_pair.ui.sources.event_queries import HealthEvent
 from servicebus_pair.ui.sources.run_queries import Run
 from servicebus_pair.ui.sources.task_values import are_counters, cost_report, event_extra, numbers_of, read_json
 from servicebus_pair.ui.view.incident_view import build_incident_views
 from servicebus_pair.ui.view.view_builder import build_pair_view
+from servicebus_pair.ui.views import NamespaceView, SpoolView
 from tests.airflow.conftest import UNREACHABLE
 
 NAN, ENDLESS, HUGE = float("nan"), float("inf"), 10**400
-HOSTILE = ["text", None, True, NAN, ENDLESS, HUGE, [1], {"deep": {"er": 1}}, {"a": "b"}, "x" * 3_000_000]
+HOSTILE = ["text", None, True, NAN, ENDLESS, HUGE, -1, 2**53 + 1, [1], {"deep": {"er": 1}}, {"a": "b"}, "x" * 3_000_000]
 COUNTERS = {
     "v": 1,
     "sends": [[5, 1, 2], [6, 1, 2, 3]],
@@ -55,6 +57,26 @@ def test_counters_of_another_shape_are_ignored(hostile: Any):
         assert not are_counters({**COUNTERS, name: {"flights": hostile}}), name
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"at": 253_402_300_800},  # of which a browser makes no date
+        {"sends": [[5.5, 1, 2]]},
+        {"entities": {"x" * 501: [1, 2]}},
+        {"operations": {"x" * 501: 1}},
+    ],
+    ids=str,
+)
+def test_counters_have_times_that_exist_and_names_that_are_shown(other: Any):
+    assert not are_counters({**COUNTERS, **other})
+
+
+def test_results_have_no_more_names_than_a_namespace_has_entities():
+    moved = {"x" * 501: 1} | {f"queue{number}": 1 for number in range(10_001)}
+    shown = numbers_of({"moved": moved})["moved"]
+    assert (len(shown), "queue0" in shown, "x" * 501 in shown) == (10_000, True, False)
+
+
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
 def test_a_cost_report_is_reduced_to_its_totals(hostile: Any):
     total = {"total": 5, "billable": 1, "amount": "0.01"}
@@ -74,6 +96,7 @@ def test_an_event_is_reduced_to_what_the_page_reads(hostile: Any):
         build_incident_views([event, replace(event, kind="backlog"), replace(event, kind="drained")], {})
         assert len(json.dumps(reduced, allow_nan=False)) < 1_000_000
     assert event_extra({"entity": "flights", "since": 5, "moved": {"a": 1, "b": hostile}})["moved"]["a"] == 1
+    assert event_extra({"entity": ["flights"], "since": 253_402_300_800}) == {}
 
 
 def test_events_with_many_names_are_grouped_in_a_time_that_does_not_multiply():
@@ -86,9 +109,57 @@ def test_events_with_many_names_are_grouped_in_a_time_that_does_not_multiply():
     assert time.process_time() - started < 5
 
 
+def test_many_names_are_grouped_in_a_time_that_does_not_multiply_and_hide_no_failover():
+    names = [[f"{event}/{number}" for number in range(1000)] for event in range(300)]
+    events = [HealthEvent("backlog", 5.0, {"payload": {"entities": each}}, None, ()) for each in names]
+    runs = [
+        Run("recovery", str(at), "success", {"moved": dict.fromkeys(names[0], 1)}, ended_at=at) for at in range(300)
+    ]
+    events.append(HealthEvent("failover", 6.0, {"entity": "0/0"}, runs[-1], tuple(runs)))
+    started = time.process_time()
+    incidents = build_incident_views(events, {}, runs)
+    # 0.6 s, where each of 300,000 entities looked into each of 300 runs: minutes.
+    assert time.process_time() - started < 10
+    assert [each.entity for each in incidents if each.by != "backlog watcher"] == ["0/0"]
+    assert {len(each.runs) for each in incidents} <= set(range(101))
+    # Those of the newest incidents are shown, as far as they have room.
+    shown = sum(len(run.reported["moved"]) for each in incidents for run in each.runs if "moved" in run.reported)
+    assert shown == 50_000
+
+
 def test_large_and_deep_json_is_not_read():
     assert read_json(json.dumps("x" * 2**20)) is None
     assert read_json("[" * 100_000) is None
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
+def test_state_of_another_shape_takes_no_pair_off_the_page(hostile: Any):
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    control = {"paused": True, "rate": 0, "by": "anna", "reason": "a test", "at": 5}
+    sighting = {"messages": 1, "oldest_at": 1.0, "at": 5.0}
+    health = {"state": "healthy", "since": 1, "last_ping": 2, "reason": "", "by": ""}
+    for value in (hostile, deep):
+        state = {
+            **{f"health/{name}": {**health, name: value} for name in health},
+            **{f"health/of {name}": value for name in health},
+            "syphon_control": {**control, "at": value},
+            "spools": {name: {**sighting, name: value} for name in sighting} | {"sound": sighting},
+        }
+        status = PairStatus(
+            primary=NamespaceView(name="1"), secondary=NamespaceView(name="2"), spool=SpoolView(configured=True)
+        )
+        records = Records(states={"pair": state})
+        shown = build_pair_view("pair", read_pair_settings(UNREACHABLE), status, records, now=10.0)
+        encoded = json.loads(refresh_cache._encode(shown))
+        assert len(encoded["entities"]) == 2 * len(health)
+        assert encoded["syphon"]["at"] in {None, 1.0}
+        assert {each["name"] for each in encoded["spool"]["elsewhere"]} >= {"sound"}
+        for by in ("by", "reason", "rate"):
+            records = Records(states={"pair": {"syphon_control": {**control, by: value}}})
+            refresh_cache._encode(build_pair_view("pair", read_pair_settings(UNREACHABLE), status, records, now=10.0))
+    del deep
 
 
 def test_a_number_that_no_browser_reads_takes_its_own_pair_off_the_page_only(monkeypatch: pytest.MonkeyPatch):

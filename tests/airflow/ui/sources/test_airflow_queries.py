@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG, task
 
 from servicebus_pair.airflow_runtime.airflow_version import has
+from servicebus_pair.assets import pair_asset
 from servicebus_pair.ui.sources import airflow_queries
 from servicebus_pair.ui.sources.airflow_queries import read_records
 from tests.airflow.conftest import RunDag
@@ -21,16 +22,22 @@ def test_tasks_of_one_pair_crowd_out_no_other(run_dag: RunDag, monkeypatch: pyte
     from airflow.utils.session import create_session
 
     with DAG("crowd", schedule=None) as dag:
-        task(task_id="work")(lambda number: number).expand(number=[0, 1, 2, 3])
+        inlets = [pair_asset(name) for name in ("quiet_pair", "loud_pair")]
+        task(task_id="work", inlets=inlets)(lambda number: number).expand(number=list(range(7)))
     run, now = run_dag(dag), datetime.now(UTC)
     monkeypatch.setattr(airflow_queries, "_MAX_TASKS", 3)
+    monkeypatch.setattr(airflow_queries, "_MAX_COUNTER_CHARACTERS", 3000)
+    # No task of this DAG works on the pair "strange_pair".
+    pairs = ("quiet_pair", "loud_pair", "loud_pair", "loud_pair", "strange_pair", "quiet_pair", "quiet_pair")
+    values = {5: json.dumps({"v": 1, "more": "x" * 2**20}), 6: json.dumps({"v": 1, "more": "x" * 3000})}
     with create_session() as session:
-        for index, pair in enumerate(("quiet_pair", "loud_pair", "loud_pair", "loud_pair")):
+        for index, pair in enumerate(pairs):
             row = TaskStateStoreModel(
                 dag_run_id=run.id, dag_id="crowd", run_id=run.run_id, task_id="work", map_index=index
             )
-            row.key, row.value = f"servicebus_pair/{pair}", json.dumps({"v": 1})
-            row.updated_at = now - timedelta(minutes=60 if index == 0 else index)
+            row.key, row.value = f"servicebus_pair/{pair}", values.get(index, json.dumps({"v": 1}))
+            # What is too large is the newest, or the oldest.
+            row.updated_at = now - timedelta(minutes={0: 60, 5: 0, 6: 90}.get(index, index))
             session.add(row)
 
     activities = read_records(now).activities
