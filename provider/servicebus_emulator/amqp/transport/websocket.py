@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """Serves one client that requests a WebSocket.
+    """Serves one client that requests a WebSocket; the first bytes that it is given hold the whole head of a request.
 
     :param make_protocol: returns the protocol to run inside the WebSocket.
     :param counts: the port's connection counts.
@@ -45,7 +45,6 @@ class WebSocketConnection(asyncio.Protocol):
         self._make_protocol = make_protocol
         self._counts = counts
         self._well_known = well_known
-        self._request = b""
         self._websocket: Connection | None = None
         self._inner: asyncio.Protocol | None = None
         self._closed = False
@@ -55,12 +54,11 @@ class WebSocketConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer the request, then forward the payload of data frames."""
+        """Answer the request, whose head comes at once, then forward the payload of data frames."""
         if self._closed:
             return
         if self._websocket is None:
-            self._request += data
-            self._websocket = self._accept_request()
+            self._websocket = self._accept_request(data)
         else:
             self._websocket.receive_data(data)
         if self._websocket is not None:
@@ -101,11 +99,14 @@ class WebSocketConnection(asyncio.Protocol):
         self._closed = True
         self._transport.close()
 
-    def _accept_request(self) -> Connection | None:
-        head, end, following = self._request.partition(b"\r\n\r\n")
+    def _accept_request(self, request: bytes) -> Connection | None:
+        head, end, following = request.partition(b"\r\n\r\n")
+        if len(head) > MAX_REQUEST_BYTES:
+            self._reject(b"431 Request Header Fields Too Large")
+            return None
         if len(end) == 0:
-            if len(head) > MAX_REQUEST_BYTES:
-                self._reject(b"431 Request Header Fields Too Large")
+            # Lines that end with LF alone: waiting for more would have no limit.
+            self._reject(b"400 Bad Request")
             return None
         fields = _header_fields(head)
         key = fields.get(b"sec-websocket-key", b"")
@@ -125,7 +126,6 @@ class WebSocketConnection(asyncio.Protocol):
             b"Sec-WebSocket-Accept: " + generate_accept_token(key) + b"\r\n"
             b"Sec-WebSocket-Protocol: " + subprotocol.encode() + b"\r\n\r\n"
         )
-        self._request = b""
         # The inner protocol may write as soon as it is connected.
         self._websocket = Connection(ConnectionType.SERVER, trailing_data=following)
         self._inner = self._make_protocol()
