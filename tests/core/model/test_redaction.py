@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha512
 
 import pytest
 from hypothesis import given
@@ -65,6 +68,10 @@ def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{UNPADDED}5", None, f"{UNPADDED}5"),
         (UNPADDED[1:], None, UNPADDED[1:]),
         (f"{UNPADDED * 3}", None, f"{UNPADDED * 3}"),
+        (f"primary_primary_{UNPADDED}", "a key", "primary_primary_***"),
+        (f"my-key-{UNPADDED}= is", "a key", "my-key-***= is"),
+        (f"x_{UNPADDED * 2}==", "a key", "x_***=="),
+        (f"x_{TOKEN}", "a token", "x_***"),
         *(
             (name, None, name)
             for name in (
@@ -72,6 +79,11 @@ def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
                 "runs/0D2F0B6C-7E51-4C1A-9A62-5C2D7C6F1E0ab/",
                 "ContosoEuropeFlightsDepartureDelaysQueue-V2",
                 "2c26b46b68ffc68ff99b453c1d30413413422d70648",
+                "/etc/ssl/certs/D-TRUST_Root_Class_3_CA_2_EV_2009.pem",
+                "rg-AdventureWorks-Spoke-LHG-APP-Contoso-001",
+                "Prefixed8/Transfers/PullLetrigger/OtherAll1",
+                "org/apache/zookeeper/server/NodeHashMapImpl.class",
+                "Needs-Backlogs-Share-Png-Log-Game-Without-01-Boarding-Wire-Known-Days-Growing-Hundreds",
             )
         ),
         ("no secret", None, "no secret"),
@@ -82,12 +94,30 @@ def test_a_secret_is_known_by_its_shape(text: str, kind: str | None, masked: str
     assert secret_kind([text]) == kind
 
 
-@pytest.mark.parametrize("unit", ["eyJaaaaa-", "sig=", "://a:b", "U2hhcmVk", "%41", 'sig":"'])
+@pytest.mark.parametrize(
+    "unit", ["eyJaaaaa-", "_eyJaaaaa", "sig=", "://a:b", "U2hhcmVk", "%41", 'sig":"', "a_", "aG_", "ab12+/"]
+)
 def test_a_long_text_is_searched_in_linear_time(unit: str) -> None:
     started = time.process_time()
     scrub(unit * 30_000)
     # Half a minute for beginnings of tokens, when each was followed to the end of the text.
     assert time.process_time() - started < 4
+
+
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+@pytest.mark.parametrize("size", [32, 64])
+def test_keys_are_known_alone_and_at_the_end_of_a_name_with_and_without_padding(
+    encode: Callable[[bytes], bytes], size: int
+) -> None:
+    keys = [encode(sha512(b"%d" % number).digest()[:size]).decode() for number in range(200)]
+    shown = [
+        text
+        for key in keys
+        for before in ("", "x_", "primary_primary_", "my-key-", "file:/a/")
+        for text in (before + key, before + key.rstrip("="))
+        if scrub(text).rstrip("=") != f"{before}***"
+    ]
+    assert shown == []
 
 
 def test_secrets_of_eight_characters_and_more_are_learned_and_shorter_ones_only_given() -> None:

@@ -128,7 +128,7 @@ def refuse_misplaced_secrets(given: Mapping[str, Any], label: Callable[[str], st
     :raises ConfigurationError: naming the field, not its value.
     """
     for name, value in given.items():
-        no_secret("the name of a setting", name.removeprefix("primary_").removeprefix("secondary_"), belongs=_PLACE)
+        no_secret("the name of a setting", name, belongs=_PLACE)
         if not name.endswith(_SECRET_SETTINGS):
             no_secret(f"setting {label(name)}", value, belongs=_PLACE)
 
