@@ -31,6 +31,15 @@ def test_no_option_discloses_a_secret(parse: Any, canary: str):
     assert leaks == []
 
 
+@pytest.mark.parametrize("canary", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("scheme", ["env", "file", "airflow"])
+def test_a_secret_in_place_of_a_name_or_a_path_is_no_reference(scheme: str, canary: str):
+    for parse in PARSERS.values():
+        text = outcome(lambda parse=parse: parse({**GIVEN, "credential": f"{scheme}:{canary}"}))  # type: ignore[misc]
+        assert "ConfigurationError" in text
+        assert not disclosed(text)
+
+
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name != "credential"])
 def test_a_connection_string_as_an_option_is_refused_with_where_it_belongs(name: str):
     for parse in PARSERS.values():

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from servicebus_pair.core import PairSettings, read_pair_settings
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import read_regular
+from servicebus_pair.core.model import read_regular, secret_kind
 from servicebus_pair.core.pair import SIDES, find_secrets
 from servicebus_pair.spark.base.redaction import Redaction
 
@@ -54,7 +54,8 @@ def check_reference(text: str) -> None:
     :raises ConfigurationError: not a reference; the error does not quote the text, which may be a secret.
     """
     scheme, _, target = text.partition(":")
-    if not (scheme in _IDENTITIES and not target) and not (scheme in _TARGETS and _TARGETS[scheme].fullmatch(target)):
+    refers = scheme in _TARGETS and _TARGETS[scheme].fullmatch(target) and secret_kind(target) is None
+    if not (refers or (scheme in _IDENTITIES and not target)):
         raise ConfigurationError(
             f"the pair reference is invalid: allowed are {REFERENCES}; do not pass the settings themselves, such as a "
             "connection string"
