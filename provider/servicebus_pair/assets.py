@@ -20,6 +20,7 @@ from typing import Final
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import no_secret
 
 __all__ = [
     "ASSET_NAME_PREFIX",
@@ -43,8 +44,9 @@ _PARTS: Final = ("backlog", "drained", "failover", "health", "recovery")
 def check_conn_id(conn_id: str) -> str:
     """Return ``conn_id`` if it can be part of an asset name.
 
-    :raises ConfigurationError: it is a template, or has characters that asset names do not allow.
+    :raises ConfigurationError: it is a template, holds a secret, or has characters that asset names do not allow.
     """
+    no_secret("servicebus_pair_conn_id", conn_id, belongs="in the connection")
     if not _is_conn_id(conn_id):
         raise ConfigurationError(
             f"servicebus_pair_conn_id is {conn_id!r}: it names assets when the DAG is parsed, so it cannot be a "

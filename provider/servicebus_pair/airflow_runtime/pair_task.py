@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
 from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException, AirflowNotFoundException
 from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
-from servicebus_pair.airflow_runtime.validators import check_unless_template
+from servicebus_pair.airflow_runtime.validators import check_unless_template, no_secret_in
 from servicebus_pair.assets import health_alias, pair_asset
 from servicebus_pair.core import errors
 from servicebus_pair.core.model import get_logger
@@ -73,8 +73,8 @@ class PairTask(BaseOperator):
 
     :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``. It names assets when the DAG is parsed,
         so it can be neither a template nor mapped.
-    :raises ConfigurationError: ``servicebus_pair_conn_id`` is a template, or has characters that asset names do not
-        allow.
+    :raises ConfigurationError: ``servicebus_pair_conn_id`` is a template, holds a secret, or has characters that asset
+        names do not allow.
     """
 
     operator_extra_links = (PairPageLink(), AzurePortalLink())
@@ -83,6 +83,8 @@ class PairTask(BaseOperator):
     detects_health: ClassVar[bool] = True
     # Of the parameters that the class adds to those of its bases.
     parameter_checks: ClassVar[Mapping[str, Check]] = {}
+    # The parameters that are content of messages, which may be anything.
+    message_content: ClassVar[Collection[str]] = ()
 
     def __init__(self, *, servicebus_pair_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         _refuse_old_name(kwargs)
@@ -100,9 +102,7 @@ class PairTask(BaseOperator):
         _refuse_old_name(kwargs)
         own_defaults = kwargs.get("default_args") or {}
         checks = cls._all_checks()
-        for name, value in kwargs.items():
-            if name in checks:
-                check_unless_template(name, value, checks[name])
+        cls._check({name: value for name, value in kwargs.items() if name in checks})
         prepared = super().partial(**kwargs)
         cls.add_assets(prepared.kwargs, prepared.kwargs, own_defaults)
         return prepared
@@ -131,6 +131,13 @@ class PairTask(BaseOperator):
         return _united(inlets, [pair_asset(conn_id)]), _united(outlets, added)
 
     @classmethod
+    def _check(cls, parameters: Mapping[str, Any]) -> None:
+        no_secret_in({name: value for name, value in parameters.items() if name not in cls.message_content})
+        checks = cls._all_checks()
+        for name, value in parameters.items():
+            check_unless_template(name, value, checks[name])
+
+    @classmethod
     def _all_checks(cls) -> dict[str, Check]:
         tables = (vars(base).get("parameter_checks", {}) for base in reversed(cls.__mro__))
         return {name: check for table in tables for name, check in table.items()}
@@ -144,9 +151,15 @@ class PairTask(BaseOperator):
             if isinstance(getattr(self, name, None), PurePath):
                 # Airflow 3.1 calls the method resolve of all that has one, with the context.
                 setattr(self, name, str(getattr(self, name)))
-        for name, check in self._all_checks().items():
-            if hasattr(self, name):
-                check_unless_template(name, getattr(self, name), check)
+        self._check({name: getattr(self, name) for name in self._all_checks() if hasattr(self, name)})
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        """Render, and refuse secrets before Airflow stores what was rendered."""
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        with failing_at_once():
+            no_secret_in({name: getattr(self, name) for name in self._all_checks() if name not in self.message_content})
 
     @property
     def log(self) -> Any:

@@ -37,6 +37,7 @@ __all__ = [
     "flag",
     "integer",
     "mapping",
+    "no_secret_in",
     "optional",
     "optional_message_rate",
     "optional_path_list",
@@ -56,6 +57,12 @@ def _plain(name: str, value: Any, *, meaning: str) -> str:
 
 
 text: Final = partial(_plain, meaning="a text of at least one character")
+
+
+def no_secret_in(parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that hold a secret, also in a template, as Airflow stores and shows what it is given."""
+    for name, value in parameters.items():
+        no_secret(name, value, belongs=_BELONGS)
 
 
 def check_unless_template(name: str, value: Any, check: Callable[[str, Any], object]) -> None:

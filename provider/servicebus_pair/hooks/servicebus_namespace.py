@@ -9,6 +9,7 @@ from airflow.sdk import BaseHook
 from servicebus_pair.airflow_runtime.airflow_version import AirflowNotFoundException, mask_secret
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import no_secret
 from servicebus_pair.hooks.connection_fields import NAMESPACE_TYPE, check_type, endpoint_from_connection, secret_values
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class ServiceBusNamespaceHook(BaseHook):
     """Reads and tests a connection of type ``servicebus_namespace``; to send or receive, use ``ServiceBusPairHook``.
 
     :param servicebus_namespace_conn_id: the connection.
+    :raises ConfigurationError: the connection id holds a secret, which Airflow's own errors would quote.
     """
 
     conn_name_attr = "servicebus_namespace_conn_id"
@@ -30,6 +32,7 @@ class ServiceBusNamespaceHook(BaseHook):
 
     def __init__(self, servicebus_namespace_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        no_secret(self.conn_name_attr, servicebus_namespace_conn_id, belongs="in the connection")
         self.servicebus_namespace_conn_id = servicebus_namespace_conn_id
 
     def get_endpoint(self) -> Endpoint:

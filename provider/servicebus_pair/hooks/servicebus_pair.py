@@ -30,7 +30,7 @@ from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStor
 from servicebus_pair.airflow_runtime.state.spool_sightings import SpoolSightings, warn_of_other_spools
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
-from servicebus_pair.core.model import guard_library_logs
+from servicebus_pair.core.model import guard_library_logs, no_secret
 from servicebus_pair.hooks.connection_fields import (
     PAIR_TYPE,
     check_type,
@@ -61,6 +61,7 @@ class ServiceBusPairHook(BaseHook):
 
     :param servicebus_pair_conn_id: the connection.
     :param spool: in place of the connection's spool: an absolute path or a URL.
+    :raises ConfigurationError: the connection id holds a secret, which Airflow's own errors would quote.
     """
 
     conn_name_attr = "servicebus_pair_conn_id"
@@ -72,6 +73,7 @@ class ServiceBusPairHook(BaseHook):
         self, servicebus_pair_conn_id: str = DEFAULT_CONN_ID, *, spool: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        no_secret(self.conn_name_attr, servicebus_pair_conn_id, belongs="in the connection")
         self.servicebus_pair_conn_id = servicebus_pair_conn_id
         self.spool = spool
 

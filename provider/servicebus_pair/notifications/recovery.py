@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from airflow.sdk import BaseNotifier, Context
 
-from servicebus_pair.core.model import get_logger
+from servicebus_pair.core.model import choice, get_logger
 
 __all__ = ["RecoveryNotifier"]
 
@@ -24,6 +24,7 @@ class RecoveryNotifier(BaseNotifier):
 
     :param notifier: any notifier, such as one of Slack's; the sentence is only logged when not given.
     :param outcome: which of the two it is.
+    :raises ConfigurationError: it is neither.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class RecoveryNotifier(BaseNotifier):
     ) -> None:
         super().__init__()
         self.notifier = notifier
-        self.outcome = outcome
+        self.outcome = choice("recovered", "failed")("outcome", outcome)
 
     @classmethod
     def each(

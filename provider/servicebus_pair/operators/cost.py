@@ -16,7 +16,6 @@ from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_coun
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath, local_copy
 from servicebus_pair.airflow_runtime.validators import duration, integer, optional, storage_path
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import no_secret
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ def _check_counts(name: str, value: Any) -> None:
 def _check_prices(name: str, value: Any) -> None:
     if not isinstance(value, Mapping | str):
         raise ConfigurationError(f"{name} is {value!r}: it must be a mapping, or JSON of one")
-    no_secret(name, value, belongs="in the connection")
 
 
 class ServiceBusPairCostOperator(AsyncPairOperator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Collection, Iterable, Sequence, Sized
 from os import PathLike
 from typing import Any, ClassVar, Final
 
@@ -22,6 +22,11 @@ _SOURCES: Final = ("messages", "json_lines", "path")
 
 def _check_messages(name: str, value: Any) -> None:  # noqa: ARG001  the signature of a check
     MessageReader(seed="").read_all(value)
+
+
+def _check_json_lines(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} is {type(value).__name__}: it must be a text of JSON lines")
 
 
 class ServiceBusPairSendOperator(BaseSendOperator):
@@ -66,10 +71,11 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     template_fields = (*BaseSendOperator.template_fields, *_SOURCES, "storage_conn_id")
     parameter_checks: ClassVar = {
         "messages": optional(_check_messages),
-        "json_lines": optional(text),
+        "json_lines": optional(_check_json_lines),
         "path": optional(storage_path),
         "storage_conn_id": optional(text),
     }
+    message_content: ClassVar[Collection[str]] = (*BaseSendOperator.message_content, "messages", "json_lines")
     template_fields_renderers: ClassVar = {"defaults": "json"}
 
     def __init__(
@@ -111,8 +117,7 @@ class ServiceBusPairSendOperator(BaseSendOperator):
         if self.path is not None:
             return JsonLinesFile(storage_path("path", self.path), self.storage_conn_id)
         lines = _Redacted.unwrap(self.json_lines)
-        if not isinstance(lines, str):
-            raise ConfigurationError(f"json_lines is {type(lines).__name__}: it must be a text of JSON lines")
+        _check_json_lines("json_lines", lines)
         return JsonLinesText(lines)
 
     def _do_render_template_fields(

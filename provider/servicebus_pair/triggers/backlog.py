@@ -11,11 +11,12 @@ from typing import Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState
-from servicebus_pair.airflow_runtime.validators import poll_interval_seconds, text
+from servicebus_pair.airflow_runtime.validators import duration, poll_interval_seconds, text
 from servicebus_pair.airflow_runtime.waiting.backlog import BacklogDepth, read_backlog_depth
+from servicebus_pair.airflow_runtime.waiting.deferral import PairTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.assets import pair_asset
-from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
@@ -41,7 +42,7 @@ async def rearm(conn_id: str) -> None:
     await AssetState(pair_asset(conn_id)).set(_STATE_KEY, _ARMED)
 
 
-class BacklogTrigger(BaseEventTrigger):
+class BacklogTrigger(PairTrigger, BaseEventTrigger):
     """Fires when the backlog or the spool holds messages that had no event yet; for an ``AssetWatcher``.
 
     It lists the secondary's queues every ``interval`` seconds, which is billed as a management call. It is armed
@@ -69,10 +70,8 @@ class BacklogTrigger(BaseEventTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.servicebus_pair_conn_id = text("servicebus_pair_conn_id", servicebus_pair_conn_id)
         self.interval = poll_interval_seconds("interval", interval)
-        repeat = repeat.total_seconds() if isinstance(repeat, timedelta) else repeat
-        if not repeat >= self.interval:  # not "<", which NaN would pass
-            raise ConfigurationError(f"repeat is {repeat!r}: allowed are seconds, at least interval, {interval:g}")
-        self.repeat = repeat
+        self.repeat = duration(timedelta(seconds=self.interval))("repeat", repeat).total_seconds()
+        self.check_arguments()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and arguments that recreate this trigger; they contain no secrets."""

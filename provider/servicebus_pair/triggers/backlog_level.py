@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
-from servicebus_pair.airflow_runtime.validators import choice, optional, poll_interval_seconds, text
+from servicebus_pair.airflow_runtime.validators import choice, duration, integer, optional, poll_interval_seconds, text
 from servicebus_pair.airflow_runtime.waiting.backlog import BacklogCondition, BacklogDepth, Until, read_backlog_depth
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
@@ -17,6 +18,7 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 __all__ = ["BacklogLevelTrigger"]
 
 _log = get_logger(__name__)
+_age = duration(timedelta(microseconds=1))
 
 
 class BacklogLevelTrigger(DeferralTrigger):
@@ -45,9 +47,14 @@ class BacklogLevelTrigger(DeferralTrigger):
         carry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
-        self.condition = BacklogCondition(until=Until(choice(*Until)("until", until)), messages=messages, age=age)
+        self.condition = BacklogCondition(
+            until=Until(choice(*Until)("until", until)),
+            messages=integer(0)("messages", messages),
+            age=None if age is None else _age("age", age).total_seconds(),
+        )
         self.interval = poll_interval_seconds("interval", interval)
         self.spool = optional(text)("spool", spool)
+        self.check_arguments()
 
     def arguments(self) -> dict[str, Any]:
         """Return the condition, the interval and the spool."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from math import inf
 from typing import Any
 
-from servicebus_pair.airflow_runtime.validators import entity_path, optional, text
+from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, mapping, optional, text
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import ServiceError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 __all__ = ["MessageAvailableTrigger"]
+
+_max_wait = duration(timedelta(0))
 
 
 class MessageAvailableTrigger(DeferralTrigger):
@@ -23,6 +26,7 @@ class MessageAvailableTrigger(DeferralTrigger):
     or ``{"error": ...}`` if the primary refuses to deliver.
 
     :param max_wait: seconds; the time during which the primary is down does not count. No limit when ``None``.
+    :raises ConfigurationError: a parameter is invalid.
     """
 
     def __init__(
@@ -38,10 +42,11 @@ class MessageAvailableTrigger(DeferralTrigger):
     ) -> None:
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
         self.entity = entity_path("entity", entity)
-        self.max_wait = max_wait
+        self.max_wait = None if max_wait is None else _max_wait("max_wait", max_wait).total_seconds()
         self.session_id = optional(text)("session_id", session_id)
-        self.dead_letter = dead_letter
-        self.properties = properties
+        self.dead_letter = flag("dead_letter", dead_letter)
+        self.properties = optional(mapping)("properties", properties)
+        self.check_arguments()
 
     def arguments(self) -> dict[str, Any]:
         """Return what to wait for."""

@@ -38,6 +38,7 @@ class PrimaryHealthTrigger(DeferralTrigger):
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
         self.entities = list(optional_path_list("entities", entities) or ())
         self.interval = poll_interval_seconds("interval", interval)
+        self.check_arguments()
 
     def arguments(self) -> dict[str, Any]:
         """Return the entities and the interval."""

@@ -15,6 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from servicebus_pair.airflow_runtime.airflow_version import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, integer, optional, text
+from servicebus_pair.airflow_runtime.waiting.deferral import PairTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.model import get_logger
@@ -147,7 +148,7 @@ def _size(message: InboundMessage) -> int:
     return len(json.dumps(message.fields))
 
 
-class ServiceBusReceiveTrigger(BaseEventTrigger):
+class ServiceBusReceiveTrigger(PairTrigger, BaseEventTrigger):
     """Fires an event for each message of an entity, or for each batch; for an ``AssetWatcher``.
 
     A message is received under a lock, which is renewed, and completed only after Airflow has stored its event in the
@@ -193,6 +194,7 @@ class ServiceBusReceiveTrigger(BaseEventTrigger):
         self.session_id = optional(text)("session_id", session_id)
         self.dead_letter = flag("dead_letter", dead_letter)
         self.max_event_bytes = integer(1000, 2**24)("max_event_bytes", max_event_bytes)
+        self.check_arguments()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and arguments that recreate this trigger; they contain no secrets."""

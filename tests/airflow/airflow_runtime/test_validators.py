@@ -75,7 +75,7 @@ from tests.airflow.support.tasks import backlog_sensor, cleanup, cost, drain, dr
         ),
         (
             lambda: BacklogTrigger(servicebus_pair_conn_id=CONN_ID, repeat=5),
-            "repeat is 5: allowed are seconds, at least interval, 10",
+            "repeat is 5: it must be a timedelta or a number of seconds, from 10 s",
         ),
         (lambda: BacklogTrigger(servicebus_pair_conn_id=CONN_ID, repeat=math.nan), "repeat is nan"),
         *(

@@ -1,4 +1,4 @@
-"""``DeferralTrigger``: base of the triggers that end an operator's deferral."""
+"""``PairTrigger``: base of all triggers; ``DeferralTrigger``: of those that end an operator's deferral."""
 
 from __future__ import annotations
 
@@ -10,14 +10,25 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from servicebus_pair.airflow_runtime.validators import text
+from servicebus_pair.airflow_runtime.validators import mapping, no_secret_in, optional, text
 from servicebus_pair.core.errors import ConfigurationError
 
 # The scheduler fails a task that resumes before the executor has noticed its deferral (measured, Airflow 3.3.2).
 _MIN_DEFERRAL_SECONDS: Final = 3.0
 
 
-class DeferralTrigger(BaseTrigger):
+class PairTrigger(BaseTrigger):
+    """What the triggers have in common: their arguments, which Airflow stores and logs, hold no secret."""
+
+    def check_arguments(self) -> None:
+        """Check what is stored; each ``__init__`` ends with it.
+
+        :raises ConfigurationError: an argument holds a secret.
+        """
+        no_secret_in(self.serialize()[1])
+
+
+class DeferralTrigger(PairTrigger):
     """Waits, then fires once, after 3 s at the earliest; the event is ``{"error": ...}`` for an invalid connection.
 
     :param servicebus_pair_conn_id: the pair's connection; its secrets are read where the trigger runs.
@@ -28,7 +39,7 @@ class DeferralTrigger(BaseTrigger):
     def __init__(self, *, servicebus_pair_conn_id: str, carry: dict[str, Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.servicebus_pair_conn_id = text("servicebus_pair_conn_id", servicebus_pair_conn_id)
-        self.carry = carry
+        self.carry = optional(mapping)("carry", carry)
 
     @abstractmethod
     async def event_payload(self) -> dict[str, Any]:

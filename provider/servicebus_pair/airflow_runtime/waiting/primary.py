@@ -14,7 +14,7 @@ from servicebus_pair.airflow_runtime.validators import optional_path_list
 from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair, shared_pair
 from servicebus_pair.core import errors
 from servicebus_pair.core.events import Event, Pinged
-from servicebus_pair.core.model import get_logger
+from servicebus_pair.core.model import get_logger, secret_kind
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 _log = get_logger(__name__)
@@ -129,7 +129,8 @@ async def entities_to_wait_for(hook: ServiceBusPairHook, context: Mapping[str, A
                 raise
             # Both namespaces are down. The drain looks again.
             _log.warning("conn_id=%s: the backlog cannot be read now: %s", conn_id, error)
-    return tuple(sorted({entity.casefold() for entity in found}))
+    # No entity has the name of a secret, and a trigger would refuse it with all others.
+    return tuple(sorted({entity.casefold() for entity in found if secret_kind(entity.casefold()) is None}))
 
 
 def _named_by_events(context: Mapping[str, Any]) -> list[str]:

@@ -63,6 +63,7 @@ class BaseSendOperator(LineageMixin, SpoolTask):
         "ledger": optional(storage_path),
         "timeout": _timeout,
     }
+    message_content: ClassVar[Collection[str]] = ("defaults",)
     portal_side: ClassVar[Side] = "primary"
 
     def __init__(
