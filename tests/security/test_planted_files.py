@@ -56,6 +56,12 @@ def endless(path: Path) -> None:
         file.truncate(1 << 40)
 
 
+def sparse(path: Path, size: int, end: bytes) -> None:
+    with path.open("wb") as file:
+        file.seek(size - len(end))
+        file.write(end)
+
+
 def listening(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         before = Path.cwd()
@@ -135,6 +141,7 @@ PARQUET = {
     "impossible": parquet_of(bytes=2**60),
     "large": parquet_of(id=pa.array(["x" * (1 << 28)] + [""] * (ROWS - 1))),
     "cut": holding(b"PAR1PAR1"),
+    "metadata": lambda path: sparse(path, 2 << 30, (1 << 30).to_bytes(4, "little") + b"PAR1"),
     "pipe": os.mkfifo,
 }
 
@@ -161,7 +168,7 @@ def deep(path: Path) -> None:
 
 
 FOR_SPARK = {
-    **{name: PARQUET[name] for name in ("records that are one", "nested", "other types", "large", "cut")},
+    **{name: PARQUET[name] for name in ("records that are one", "nested", "other types", "large", "cut", "metadata")},
     "circle": circle,
     "deep": deep,
     "colon": lambda path: path.with_name("a:b.jsonl").touch(),

@@ -9,13 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from servicebus_pair.core.ledger.folded import folded_problem, folded_twice, read_fold_list
+from servicebus_pair.core.ledger.folded import folded_problem, folded_twice, footer_problem, read_fold_list
 from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError
 
 LARGEST = 67_108_864
+LARGEST_PAGE = 16_777_216
 
 
 def write_list(folder: Path, name: str, *files: str) -> None:
@@ -57,8 +60,9 @@ def metadata(rows: int, *groups: int) -> Any:
     """What pyarrow reads of a Parquet file with so many rows, in groups of so many bytes."""
     return SimpleNamespace(
         num_rows=rows,
+        num_columns=0,
         num_row_groups=len(groups),
-        row_group=[SimpleNamespace(total_byte_size=each) for each in groups].__getitem__,
+        row_group=[SimpleNamespace(total_byte_size=each, num_columns=0, column=None) for each in groups].__getitem__,
     )
 
 
@@ -78,3 +82,36 @@ def test_a_parquet_file_has_a_byte_for_each_record_and_parts_of_a_limited_size(t
         assert 0 < stored_bytes < 1 << 20
         assert folded_problem(metadata(stored_bytes), sparse) is None
         assert folded_problem(metadata(stored_bytes + 1), sparse) is not None
+
+
+def problem_of(path: Path, table: dict[str, list[Any]], **options: Any) -> str | None:
+    parquet.write_table(pa.table(table), path, compression="zstd", **options)
+    with path.open("rb") as file:
+        return folded_problem(parquet.read_metadata(path), file)
+
+
+def test_the_pages_of_a_parquet_file_are_as_large_and_as_many_as_compact_writes(tmp_path: Path) -> None:
+    """What the metadata says of their sizes is not believed: a page of 30 KB may unpack to a gigabyte."""
+    path, refused = tmp_path / "a.parquet", "has larger or more pages than compact writes"
+    for large in (11, LARGEST_PAGE, LARGEST_PAGE + 1):
+        found = problem_of(
+            path, {"id": ["x" * (large - 10)]}, use_dictionary=False
+        )  # and ten bytes of lengths and levels
+        assert found == (None if large <= LARGEST_PAGE else refused)
+    rows: dict[str, list[Any]] = {"id": [f"{number:x}" for number in range(5000)], "kind": ["sent"] * 5000}
+    assert problem_of(path, rows) is None
+    assert problem_of(path, rows, data_page_size=1, write_batch_size=1) == refused
+    content = bytearray(path.read_bytes())
+    read = parquet.read_metadata(path)
+    content[read.row_group(0).column(0).dictionary_page_offset] = 0x00
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        assert folded_problem(read, file) == "is damaged: the header of a page has no sizes"
+
+
+def test_the_metadata_of_a_parquet_file_is_of_a_limited_size() -> None:
+    for size, problem in ((2**26, None), (2**26 + 1, f"is damaged: it has {2**26 + 1} bytes of metadata")):
+        file = BytesIO(b"x" * 20 + size.to_bytes(4, "little") + b"PAR1")
+        assert footer_problem(file) == problem
+        assert file.tell() == 0
+    assert footer_problem(BytesIO(b"PAR1")) is None

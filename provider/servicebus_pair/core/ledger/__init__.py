@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.ledger.folded import FOLD_LIST, FOLDED, folded_problem, folded_twice, read_fold_list
+    from servicebus_pair.core.ledger.folded import (
+        FOLD_LIST,
+        FOLDED,
+        folded_problem,
+        folded_twice,
+        footer_problem,
+        read_fold_list,
+    )
     from servicebus_pair.core.ledger.incidents import INCIDENT_GAP_SECONDS, Incident, LedgerSlice, find_incidents
     from servicebus_pair.core.ledger.judgement import Evidence, Judgement, judge
     from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
@@ -75,6 +82,7 @@ __all__ = [
     "find_incidents",
     "folded_problem",
     "folded_twice",
+    "footer_problem",
     "judge",
     "ledger_storage",
     "open_files",
@@ -88,7 +96,14 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "folded": ["FOLDED", "FOLD_LIST", "folded_problem", "folded_twice", "read_fold_list"],
+        "folded": [
+            "FOLDED",
+            "FOLD_LIST",
+            "folded_problem",
+            "folded_twice",
+            "footer_problem",
+            "read_fold_list",
+        ],
         "incidents": ["INCIDENT_GAP_SECONDS", "Incident", "LedgerSlice", "find_incidents"],
         "judgement": ["Evidence", "Judgement", "judge"],
         "manifest": ["EntityManifest", "PublishManifest"],

@@ -11,8 +11,10 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, BinaryIO, Final
 
+from servicebus_pair.core.ledger.parquet_pages import page_sizes
 from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool.storage import StreamedStorage
@@ -23,6 +25,12 @@ _MAX_LIST_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's are
 # What ``compact`` writes at once has 32 MB as JSON.
 _MAX_GROUP_BYTES: Final = 1 << 28
+# pyarrow begins a new page after a megabyte, which it looks for every 1024 records.
+_MAX_PAGE_BYTES: Final = 16 << 20
+_MAX_FOOTER_BYTES: Final = 64 << 20
+_FOOTER_END: Final = 8
+_MAGIC: Final = b"PAR1"
+_PAGE_BYTES: Final = 1024
 _NAME: Final = re.compile(r"[^/\x00-\x1f\x7f]+\.jsonl")
 
 
@@ -38,15 +46,42 @@ def folded_problem(metadata: Any, file: BinaryIO) -> str | None:
     # Each record has an id of its own, which takes some bytes however it is compressed.
     if metadata.num_rows > size_bytes:
         return f"has {metadata.num_rows} records in {size_bytes} bytes, more than compact writes"
-    return None
+    # In a store all of it would be read twice.
+    return _page_problem(file, metadata, size_bytes) if _is_file(file) else None
+
+
+def _page_problem(file: BinaryIO, metadata: Any, size_bytes: int) -> str | None:
+    # A column has a page for 20,000 records, of which each takes a byte or more, and one for its dictionary.
+    limit = 2 * metadata.num_columns * metadata.num_row_groups + size_bytes // _PAGE_BYTES
+    try:
+        sizes = list(islice(page_sizes(file, metadata), limit + 1))
+    except ValueError as error:
+        return f"is damaged: {error}"
+    is_written = len(sizes) <= limit and max(sizes, default=0) <= _MAX_PAGE_BYTES
+    return None if is_written else "has larger or more pages than compact writes"
+
+
+def footer_problem(file: BinaryIO) -> str | None:
+    """Return why the metadata at the end of a Parquet file must not be read: all of it would be in memory."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _FOOTER_END))
+    size_bytes = int.from_bytes(file.read(_FOOTER_END)[: -len(_MAGIC)], "little")
+    file.seek(0)
+    return None if size_bytes <= _MAX_FOOTER_BYTES else f"is damaged: it has {size_bytes} bytes of metadata"
+
+
+def _is_file(file: BinaryIO) -> bool:
+    try:
+        file.fileno()
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 def _stored_bytes(file: BinaryIO) -> int:
     """Return how large a file is; of a sparse one, how much of it is stored."""
-    try:
-        status = os.fstat(file.fileno())
-    except (OSError, AttributeError):  # of a store
+    if not _is_file(file):
         return file.seek(0, os.SEEK_END)
+    status = os.fstat(file.fileno())
     # Some file systems do not count blocks.
     return min(status.st_size, status.st_blocks * _BLOCK_BYTES or status.st_size)
 

@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from servicebus_pair.core.ledger.folded import FOLDED, folded_problem, folded_twice
+from servicebus_pair.core.ledger.folded import FOLDED, folded_problem, folded_twice, footer_problem
 from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
@@ -119,10 +119,10 @@ def _folded(file: Path) -> Iterator[Any]:
         raise ConfigurationError(f"ledger file {file} was compacted: install pyarrow to read it") from None
     try:
         # As dictionaries, or a text that is written once and repeated by number would be terabytes.
-        with open_regular(file) as opened, parquet.ParquetFile(opened, read_dictionary=list(_TEXTS)) as folded:
-            problem = folded_problem(folded.metadata, opened)
-            if problem is not None:
-                raise ConfigurationError(f"ledger file {file} {problem}: delete it")
+        with open_regular(file) as opened:
+            _refuse(file, footer_problem(opened))
+            folded = parquet.ParquetFile(opened, read_dictionary=list(_TEXTS))
+            _refuse(file, folded_problem(folded.metadata, opened))
             columns = [each.name for each in folded.schema_arrow if not pa.types.is_nested(each.type)]
             for batch in folded.iter_batches(columns=[each for each in columns if each in _FIELDS]):
                 texts = [each.dictionary for each in batch.columns if pa.types.is_dictionary(each.type)]
@@ -133,6 +133,11 @@ def _folded(file: Path) -> Iterator[Any]:
         yield None
     except (pa.ArrowException, OSError, LookupError) as error:
         raise ConfigurationError(f"ledger file {file} is damaged: {error}") from None
+
+
+def _refuse(file: Path, problem: str | None) -> None:
+    if problem is not None:
+        raise ConfigurationError(f"ledger file {file} {problem}: delete it")
 
 
 def _load(line: bytes) -> Any:

@@ -22,6 +22,7 @@ from servicebus_pair.core.ledger import (
     FOLD_LIST,
     FOLDED,
     folded_problem,
+    footer_problem,
     ledger_storage,
     read_fold_list,
     writer_name,
@@ -74,6 +75,9 @@ def check_readable(ledger: str, folders: Sequence[str] = ("",)) -> None:
 
 
 def _check_folded(file: BinaryIO, name: str) -> None:
+    problem = footer_problem(file)
+    if problem is not None:
+        raise ConfigurationError(f"ledger file {name} {problem}: delete it")
     try:
         metadata = parquet.ParquetFile(file).metadata
         schema, written = metadata.schema.to_arrow_schema(), FOLDED_SCHEMA.table([]).schema
