@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_the_error_names_operation_and_exception_on_one_bounded_line() -> None:
 TOKEN, HIDDEN = (f"SharedAccessSignature sr=x&sig={each}&se=1&skn=n" for each in ("c4n4ry" * 8, "***"))
 
 
-def test_secrets_are_hidden_in_each_exception_behind_one_and_other_texts_stay() -> None:
+def test_each_exception_behind_one_is_a_line_without_secrets_and_other_texts_stay() -> None:
     answer, plain = azure.HttpResponseError(f"said {TOKEN}"), azure.HttpResponseError("no")
     response: Any = object()
     answer.response = plain.response = response
@@ -127,12 +128,17 @@ def test_secrets_are_hidden_in_each_exception_behind_one_and_other_texts_stay() 
     failure.__context__, failure.__cause__ = plain, OSError(f"closed: {TOKEN}")
     answer.__context__ = failure
     endless = failure.__cause__.__context__ = RuntimeError("Z" * 10_001)
+    forged = ssl.SSLError(1, "closed\n2026 CRITICAL \x1b[31mforged\u202e")
+    answer.__cause__ = ExceptionGroup("both", [azure.DecodeError("syntax: line 1\nforged\x07"), forged])
     classify(failure, where=WHERE, authenticated=False)
     assert str(failure.__cause__) == f"closed: {HIDDEN}"
     assert (str(answer), answer.message, answer.response) == (*[f"said {HIDDEN}"] * 2, None)
     assert failure.message == str(failure) == f"Handler failed: {HIDDEN}"
     assert (str(plain), plain.message, plain.response) == ("no", "no", response)
     assert str(endless) == "a word of 10001 characters"
+    assert str(answer.__cause__.exceptions[0]) == r"syntax: line 1 forged\x07"
+    assert forged.strerror == r"closed 2026 CRITICAL \x1b[31mforged\u202e"
+    assert str(forged).isprintable()
     assert not hasattr(endless, "message")
 
 

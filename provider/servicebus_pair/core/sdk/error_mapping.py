@@ -37,7 +37,6 @@ from azure.servicebus import exceptions as sdk
 from servicebus_pair.core.model import errors
 from servicebus_pair.core.model.logs import printable
 from servicebus_pair.core.model.options import PairOptions
-from servicebus_pair.core.model.redaction import scrub
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
 # The first match wins: subclasses stand before their bases.
@@ -107,7 +106,11 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
 
 def error_text(failure: BaseException) -> str:
     """Return the message of an exception as one line of at most 300 characters, which are printed, without secrets."""
-    return printable(_bounded(" ".join(str(failure).split())))[:_MAX_CHARACTERS]
+    return _line(str(failure))[:_MAX_CHARACTERS]
+
+
+def _line(text: str) -> str:
+    return printable(_bounded(" ".join(text.split())))
 
 
 def _bounded(text: str) -> str:
@@ -119,9 +122,10 @@ def _bounded(text: str) -> str:
 
 
 def hide_secrets(failure: BaseException) -> None:
-    """Mask the secrets in the text of an exception of the SDK, and of those behind it, which tracebacks show.
+    """Make one line without secrets of the text of an exception of the SDK, and of those behind it.
 
-    A gateway or an authority that repeats a request in its answer repeats its token, or the client secret.
+    Tracebacks show them. A gateway or an authority that repeats a request in its answer repeats its token, or the
+    client secret; and a line end in an answer would begin a line of a log.
     """
     waiting: list[BaseException | None] = [failure]
     seen: set[int] = set()
@@ -131,12 +135,15 @@ def hide_secrets(failure: BaseException) -> None:
             continue
         seen.add(id(each))
         waiting += [each.__cause__, each.__context__, getattr(each, "inner_exception", None)]
+        waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
         text = str(each)
-        shown = scrub(_bounded(text))
+        shown = _line(text)
         if shown != text:
             each.args = (shown,)
             if isinstance(each, azure.AzureError):
                 each.message = shown
+            if isinstance(each, OSError) and each.strerror:
+                each.strerror = _line(each.strerror)
             if isinstance(each, azure.HttpResponseError):
                 each.response = None  # its text is shown beside the message
 
