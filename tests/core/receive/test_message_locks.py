@@ -107,7 +107,7 @@ async def test_a_message_whose_lock_is_lost_is_held_no_longer_and_another_failur
     keeping.failures = {lost: LockLostError("gone"), busy: ServerBusyError("busy")}
     await keeping.keep(11)
     assert keeping.renewals == [(5, [lost, busy]), (10, [busy])]
-    assert [each.message for each in caplog.records] == ["entity=flights: locks lost=1: these messages come again"]
+    assert [each.getMessage() for each in caplog.records] == ["entity=flights: locks lost=1: these messages come again"]
 
 
 async def test_locks_that_come_later_are_kept_too() -> None:

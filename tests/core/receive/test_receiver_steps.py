@@ -184,7 +184,7 @@ async def test_while_the_primary_is_down_it_pings_at_growing_intervals_that_do_n
     assert receiving.probed == [("delays", 10.0)] * 8
     assert [wait for _, wait, _ in receiving.receives] == [10, 7, 7]
     assert receiving.closed == 2
-    assert [each.message for each in caplog.records] == [
+    assert [each.getMessage() for each in caplog.records] == [
         "entity=delays/Subscriptions/late: receiving waits until the primary answers a ping: down",
         "entity=delays/Subscriptions/late: the primary answers again after 123 s: receiving goes on",
     ]
