@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ from servicebus_pair.airflow_runtime.airflow_version import (
     AIRFLOW_HOME,
     BaseUser,
     DagAccessEntity,
+    DagModel,
     get_auth_manager,
     get_user,
     requires_access_asset,
@@ -219,7 +220,21 @@ def _execute(
 def _hidden_dags(cached: CachedData, conn_ids: Iterable[str], user: BaseUser) -> frozenset[str]:
     """Return those DAGs of these pairs that the user may not read."""
     named = frozenset[str]().union(*(cached.dag_ids[conn_id] for conn_id in conn_ids))
-    return named - get_auth_manager().filter_authorized_dag_ids(dag_ids=set(named), user=user) if named else named
+    teams: Mapping[str, str | None] = {}
+    if named and server_conf.getboolean("core", "multi_team", fallback=False):
+        teams = DagModel.get_dag_id_to_team_name_mapping(sorted(named))
+    dags_by_team: dict[str | None, set[str]] = {}
+    for dag_id in named:
+        dags_by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
+    manager = get_auth_manager()
+    # Without its team, a DAG would be one of everybody.
+    readable = (
+        manager.filter_authorized_dag_ids(dag_ids=dag_ids, user=user)
+        if team is None
+        else manager.filter_authorized_dag_ids(dag_ids=dag_ids, user=user, team_name=team)
+        for team, dag_ids in dags_by_team.items()
+    )
+    return named.difference(*readable)
 
 
 def _check_origin(request: Request) -> None:

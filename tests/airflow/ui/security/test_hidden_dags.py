@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,43 @@ def only_admins_read_the_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized)
 
 
-@pytest.mark.usefixtures("unreachable_pair", "only_admins_read_the_recovery")
+@pytest.fixture
+def another_team_has_the_recovery(monkeypatch: pytest.MonkeyPatch, airflow_db: Path) -> Iterator[None]:  # noqa: ARG001
+    from airflow.models import dag
+    from airflow.models.team import Team, dag_bundle_team_association_table
+    from airflow.utils.session import create_session
+
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    # Where Airflow keeps the teams of earlier tests.
+    getattr(dag, "_team_name_cache", {}).clear()
+    row = {"dag_bundle_name": "dags-folder", "team_name": "another"}
+    with create_session() as session:
+        session.add(Team(name="another"))
+        session.flush()
+        session.execute(dag_bundle_team_association_table.insert().values(**row))
+    yield
+    with create_session() as session:
+        session.execute(dag_bundle_team_association_table.delete())
+        session.query(Team).delete()
+    getattr(dag, "_team_name_cache", {}).clear()
+
+
+@pytest.mark.parametrize("hidden", ["only_admins_read_the_recovery", "another_team_has_the_recovery"])
+@pytest.mark.usefixtures("unreachable_pair")
 def test_runs_of_a_dag_are_shown_to_its_readers_only(
-    run_dag: RunDag, api_server: TestClient, page: TestClient, reports: Path
+    run_dag: RunDag,
+    api_server: TestClient,
+    page: TestClient,
+    reports: Path,
+    *,
+    hidden: str,
+    request: pytest.FixtureRequest,
 ):
     run_id = run_recovery(run_dag, {"report": True, "lost": 0, "moved": {"flights": 3}})
     write_report(reports, HIDDEN, run_id, "<h1>Report</h1>", lost=0)
     _write_audit_log(run_id)
+    # Not before the run: Airflow then asks its configuration for the teams.
+    request.getfixturevalue(hidden)
     seen = wait_for_pair(page, lambda pair: pair["incidents"] and pair["incidents"][0]["runs"] and pair["action_log"])
     viewer = auth_header(api_server, "vic")
     url = f"{PAIR_URL}/reports/{HIDDEN}/{run_id}"
