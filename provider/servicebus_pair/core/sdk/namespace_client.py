@@ -25,6 +25,7 @@ from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.capabilities import fast_path, relays
 from servicebus_pair.core.sdk._private.link_patches import patch_link, patch_session_browsers, shared_ssl_context
+from servicebus_pair.core.sdk._private.redirects import refuse_redirects
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.idle_links import IdleLinks
@@ -267,6 +268,8 @@ _TRANSPORT_TYPES: Final = {"amqp": TransportType.Amqp, "websocket": TransportTyp
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
+    if endpoint.transport == "websocket":
+        refuse_redirects()
     optional = {
         "custom_endpoint_address": endpoint.endpoint_address,
         "connection_verify": endpoint.ca_file,
