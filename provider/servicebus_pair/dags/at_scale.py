@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param, task
 
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.core.model import load_json
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.dags.proof import RUN_FOLDER, read_summary
 from servicebus_pair.dags.spark_task import JOBS, SparkJobs
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
@@ -59,6 +59,7 @@ def at_scale_dag(
         environment variable of the connection.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     jobs = SparkJobs(
         servicebus_pair_conn_id=servicebus_pair_conn_id,
         spark_conn_id=spark_conn_id,

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
-from servicebus_pair.dags.pair_dag import check_form, pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, check_form, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator, ServiceBusPairFailoverOperator
 
@@ -53,6 +53,7 @@ def by_hand_dag(
     :param dag_id: by default the connection's id and ``_by_hand``.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     with pair_dag(
         "by_hand",
         servicebus_pair_conn_id=servicebus_pair_conn_id,

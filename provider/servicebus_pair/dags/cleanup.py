@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
 from servicebus_pair.airflow_runtime.airflow_version import approval_timeout as timeout_of_approval
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
 
@@ -59,6 +59,7 @@ def cleanup_dag(
     :param approval_timeout: no decision for this long counts as a rejection.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     with pair_dag(
         "cleanup",
         servicebus_pair_conn_id=servicebus_pair_conn_id,

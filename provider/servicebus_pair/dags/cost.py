@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.cost import ServiceBusPairCostOperator
 
@@ -65,6 +65,7 @@ def cost_dag(
     :param prices: as in ``ServiceBusPairCostOperator``, or a template; list prices when not given.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     with pair_dag(
         "cost",
         servicebus_pair_conn_id=servicebus_pair_conn_id,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from airflow.sdk import DAG, Param, task
 
-from servicebus_pair.dags.pair_dag import check_form, pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, check_form, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
 
@@ -47,6 +47,7 @@ def drill_dag(
     :param schedule: any schedule of Airflow; ``None`` to trigger it by hand only.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     form = {
         "entities": Param(
             list(entities),

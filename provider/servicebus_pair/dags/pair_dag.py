@@ -9,9 +9,10 @@ from typing import Any, Final
 from airflow.sdk import DAG
 
 from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException
+from servicebus_pair.airflow_runtime.validators import no_secret_in
 from servicebus_pair.assets import check_conn_id
 
-__all__ = ["RETRYING", "check_form", "pair_dag"]
+__all__ = ["RETRYING", "check_arguments", "check_form", "pair_dag"]
 
 RETRYING: Final[Mapping[str, Any]] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 
@@ -33,6 +34,14 @@ def pair_dag(
     common = {"max_active_runs": 1, "default_args": dict(RETRYING), "tags": ["servicebus_pair"]}
     name = f"{servicebus_pair_conn_id}_{purpose}" if dag_id is None else dag_id
     return DAG(name, **{**common, **defaults, **options})  # noqa: AIR002  among the defaults
+
+
+def check_arguments(given: Mapping[str, Any]) -> None:
+    """Check what a factory was given, which Airflow stores with the DAG; what is for ``DAG`` is the caller's.
+
+    :raises ConfigurationError: an argument holds a secret.
+    """
+    no_secret_in({name: value for name, value in given.items() if name != "dag_options"})
 
 
 def check_form(params: Mapping[str, Any], known: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from airflow.sdk import DAG, BaseSensorOperator, task
 from servicebus_pair.assets import drained_asset, pair_asset
 from servicebus_pair.core.ledger import open_files
 from servicebus_pair.core.model import load_json
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.dags.spark_task import JOBS, SparkJobs
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 
@@ -69,6 +69,7 @@ def proof_dag(
     :param wait_for_writers: how long to wait for processes that are still writing the ledger.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     jobs = SparkJobs(
         servicebus_pair_conn_id=servicebus_pair_conn_id,
         spark_conn_id=spark_conn_id,

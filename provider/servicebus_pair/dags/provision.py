@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 
@@ -33,6 +33,7 @@ def provision_dag(
     :param dag_id: by default the connection's id and ``_provision``.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     with pair_dag(
         "provision",
         servicebus_pair_conn_id=servicebus_pair_conn_id,

@@ -16,7 +16,7 @@ from servicebus_pair.airflow_runtime.airflow_version import (
 )
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
 from servicebus_pair.assets import backlog_asset, drained_asset, failover_asset
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 from servicebus_pair.notifications.recovery import RecoveryNotifier
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
@@ -73,6 +73,7 @@ def recovery_dag(
     :param wait_timeout: how long to wait for the primary before the run fails.
     :param dag_options: any argument of ``DAG``, such as ``deadline``.
     """
+    check_arguments(locals())
     conn_id = servicebus_pair_conn_id
     notifiers = [notifier] if isinstance(notifier, BaseNotifier) else list(notifier)
     # [START recovery_schedule]

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
-from servicebus_pair.dags.pair_dag import pair_dag
+from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 
@@ -39,6 +39,7 @@ def redrive_dag(
     :param ledger: folder for a record of each moved message; no ledger when not given.
     :param dag_options: any argument of ``DAG``.
     """
+    check_arguments(locals())
     with pair_dag(
         "redrive",
         servicebus_pair_conn_id=servicebus_pair_conn_id,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
+from servicebus_pair import dags
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.decorators.servicebus_receive import servicebus_receive_task
 from servicebus_pair.decorators.servicebus_send import servicebus_send_task
@@ -145,6 +146,16 @@ def test_a_secret_that_a_template_makes_is_refused_before_airflow_stores_it():
 )
 def test_the_content_of_messages_may_be_anything(content: dict[str, Any]):
     ServiceBusPairSendOperator(task_id="t", entity="flights", defaults={"subject": _KEY}, **content)
+
+
+@pytest.mark.parametrize("make", [getattr(dags, name) for name in dags.__all__], ids=dags.__all__)
+def test_each_argument_of_the_dags_to_start_from_refuses_a_secret(make: Any):
+    parameters = inspect.signature(make).parameters
+    given = {"entities": ["flights"], "ledger": "/ledger", "output": "/output"}
+
+    assert len(parameters) > 2
+    required = {name: value for name, value in given.items() if name in parameters}
+    assert leaks(make, required, iter(sorted(set(parameters) - {"dag_options"}))) == []
 
 
 @pytest.mark.parametrize("make", [send, receive])
