@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from struct import pack
 from types import SimpleNamespace
 from typing import Any
@@ -136,3 +137,46 @@ async def test_a_message_or_answer_without_an_end_is_not_collected() -> None:
     link._received_payload.clear()
     with pytest.raises(ConnectionAbortedError, match="5001 messages that were not asked for"):
         await receive(link, more)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "settled"),
+    [(7, None, {7}), (7, 7, {7}), (6, 7, {6, 7}), (0, 65_535, {6, 7}), (8, 7, set()), (8, 2**16 + 7, set())],
+)
+async def test_a_settlement_is_of_what_was_sent(first: int, last: int | None, settled: set[int]) -> None:
+    assert await settled_by(first, last) == settled
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "error"),
+    [
+        # The SDK would list 32 GB of ids for the second one.
+        (0, 2**16, "settled 65537 deliveries at once"),
+        (1, 2**32 - 1, "settled 4294967295 deliveries at once"),
+        (None, 7, "whose ids are no numbers"),
+        (6, b"7", "whose ids are no numbers"),
+    ],
+)
+async def test_a_settlement_of_more_ends_the_connection(first: Any, last: Any, error: str) -> None:
+    with pytest.raises(ConnectionAbortedError, match=error):
+        await settled_by(first, last)
+
+
+async def settled_by(first: Any, last: Any) -> set[int]:
+    """Return which of two deliveries, 6 and 7, the frame of a service settles."""
+    limit_messages()
+    from azure.servicebus._pyamqp.aio._sender_async import SenderLink
+
+    settled: set[int] = set()
+
+    async def settle(number: int, *_: object) -> None:
+        settled.add(number)
+
+    link: Any = SimpleNamespace(
+        _pending_deliveries=[
+            SimpleNamespace(sent=True, frame={"delivery_id": each}, on_settled=partial(settle, each)) for each in (6, 7)
+        ]
+    )
+    receive: Any = SenderLink._incoming_disposition
+    await receive(link, (True, first, last, True, None))
+    return settled

@@ -9,6 +9,9 @@ namespace that sends none would take all memory of whoever receives from it.
 
 *Messages that were not asked for.* The SDK keeps each message that arrives, whatever credit the link gave. One that
 reads while it waits for something else, such as a confirmation, would keep all that a hostile namespace can send.
+
+*Settlements of what was not sent.* The SDK lists every id from the first to the last one that a frame names: 32 GB for
+one frame of a hostile namespace.
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -26,8 +29,12 @@ MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 _MAX_MESSAGE_BYTES: Final = 128 * 2**20
 # More than anything here asks for at once.
 _MAX_CREDIT: Final = 5_000
-# Position in the SDK's tuple form of a transfer frame (AMQP 1.0, section 2.7.5).
+# More than a session lets anybody send unsettled.
+_MAX_SETTLED: Final = 2**16
+# Positions in the SDK's tuple forms of a transfer and of a disposition (AMQP 1.0, sections 2.7.5 and 2.7.6).
 _PAYLOAD: Final = 11
+_FIRST: Final = 1
+_LAST: Final = 2
 _ARRAY8: Final = 0xE0
 _ARRAY32: Final = 0xF0
 _DESCRIBED: Final = 0x00
@@ -86,19 +93,37 @@ def check_credit(credit: int, *, given: int) -> None:
         raise ConnectionAbortedError(f"the service sent {-credit} messages that were not asked for")
 
 
+def check_settled(first: object, last: object) -> None:
+    """Check the ids of the deliveries that a frame settles.
+
+    :raises ConnectionAbortedError: they are none, or more than were ever sent.
+    """
+    if not isinstance(first, int) or not isinstance(last, int | None):
+        raise ConnectionAbortedError("the service settled deliveries whose ids are no numbers")
+    if last is not None and last - first >= _MAX_SETTLED:
+        raise ConnectionAbortedError(f"the service settled {last - first + 1} deliveries at once")
+
+
 @cache
 def limit_messages() -> None:
-    """Check each part of a message before the SDK keeps it; done once per process."""
+    """Check each part of a message before the SDK keeps it, and each settlement; done once per process."""
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
+    from azure.servicebus._pyamqp.aio._sender_async import SenderLink
 
     take: Any = ReceiverLink._incoming_transfer
+    settle: Any = SenderLink._incoming_disposition
 
     async def take_checked(link: Any, frame: Any) -> None:
         check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
         check_credit(link.current_link_credit, given=_MAX_CREDIT)
         await take(link, frame)
 
+    async def settle_checked(link: Any, frame: Any) -> None:
+        check_settled(frame[_FIRST], frame[_LAST])
+        await settle(link, frame)
+
     ReceiverLink._incoming_transfer = take_checked  # type: ignore[method-assign]
+    SenderLink._incoming_disposition = settle_checked  # type: ignore[method-assign]
 
 
 def _limited(decode: Decoder, header: Struct) -> Decoder:
