@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from servicebus_pair.core.model.regular_files import IrregularFileError, load_json, open_regular, read_regular
+from servicebus_pair.core.model import regular_files
+from servicebus_pair.core.model.regular_files import (
+    IrregularFileError,
+    load_json,
+    open_regular,
+    parse_json,
+    read_regular,
+)
 
 
 @pytest.mark.parametrize("follow", [True, False])
@@ -45,3 +52,10 @@ def test_what_is_no_json_is_a_value_error(tmp_path: Path) -> None:
             load_json(path, limit=1_000_000)
     path.write_text('{"a": 1}')
     assert load_json(path, limit=8) == {"a": 1}
+
+
+def test_json_has_no_more_values_than_a_process_has_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_files, "_MAX_VALUES", 4)
+    assert parse_json(rb'["[,{\"[,{", [1], 2]') == ["[,{" + '"[,{', [1], 2], "what is in texts are no values"
+    with pytest.raises(ValueError, match="it has more than 4 values"):
+        parse_json(b"[[],[],2]")

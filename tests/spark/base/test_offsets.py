@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from math import inf
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -15,11 +15,14 @@ from servicebus_pair.spark.base.offsets import (
     PeekTarget,
     check_not_partitioned,
     check_range,
+    checkpoint_offsets,
     find_end,
     idle_delay,
     next_offsets,
     starting_offsets,
 )
+from servicebus_pair.spark.datasource.options import ReadOptions
+from servicebus_pair.spark.datasource.reader import ServiceBusStreamReader
 
 NUMBERS = st.lists(st.integers(1, 2**63 - 2), unique=True).map(sorted)
 AHEAD = st.dictionaries(
@@ -94,6 +97,21 @@ def test_partitioned_entity_is_rejected_for_streams():
         ConfigurationError, match=r"flights is partitioned: .* a stream, or a read by time, would skip messages"
     ):
         check_not_partitioned("flights", OffsetRange(5, (3 << 48) + 8))
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [5, [], None, "q", {"q": "1"}, {"q": 1.5}, {"q": nan}, {"q": True}, {"q": -1}, {"q": None}, {"claims": {"q": {}}}],
+)
+def test_what_another_has_written_to_a_checkpoint_is_no_offset(offset: object):
+    with pytest.raises(ConfigurationError, match="no sequence numbers: it is damaged, or of a stream with"):
+        checkpoint_offsets(offset)
+    stream = ServiceBusStreamReader(ReadOptions.parse({"credential": "env:PAIR", "entity": "q"}, streaming=True))
+    for start, end in (({}, offset), (offset, {})):
+        with pytest.raises(ConfigurationError, match="the checkpoint has no sequence numbers"):
+            stream.partitions(start, end)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="the checkpoint has no sequence numbers"):
+        stream.latestOffset(offset, stream.getDefaultReadLimit())  # type: ignore[arg-type]
 
 
 def test_gap_in_sequence_numbers_is_skipped_in_one_batch():

@@ -6,7 +6,6 @@ them: the list is written before the Parquet file gets its name, and deleted aft
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, Final
 from servicebus_pair.core.ledger.parquet_pages import page_sizes
 from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.regular_files import parse_json
 from servicebus_pair.core.spool.storage import StreamedStorage
 
 FOLDED: Final = ".parquet"
@@ -107,8 +107,8 @@ def read_fold_list(storage: StreamedStorage, name: str) -> list[str]:
     with storage.open(name) as file:
         content = file.read(_MAX_LIST_BYTES)
     try:
-        listed = json.loads(content)  # the beginning of a longer one is no JSON
-    except (ValueError, RecursionError):
+        listed = parse_json(content)  # the beginning of a longer one is no JSON
+    except ValueError:
         listed = None
     # The files are deleted: a name that leads elsewhere would delete what is there.
     if not isinstance(listed, list) or not all(isinstance(each, str) and _NAME.fullmatch(each) for each in listed):

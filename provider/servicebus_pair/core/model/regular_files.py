@@ -12,6 +12,8 @@ import re
 import stat
 from typing import Any, BinaryIO, Final
 
+# A list of a manifest's files has 41 bytes for each value, and "[]," takes memory sixty times its size.
+_MAX_VALUES: Final = 2_000_000
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 
@@ -52,7 +54,13 @@ def read_regular(path: str | os.PathLike[str], *, limit: int, follow: bool = Fal
 
 def load_json(path: str | os.PathLike[str], *, limit: int, follow: bool = False) -> Any:
     """Return what a JSON file holds. :raises OSError: it cannot be read. :raises ValueError: it is not JSON."""
-    content = read_regular(path, limit=limit, follow=follow)
+    return parse_json(read_regular(path, limit=limit, follow=follow))
+
+
+def parse_json(content: bytes) -> Any:
+    """Return what JSON says that others may have written. :raises ValueError: it is none, too deep or too much."""
+    if count_values(content, above=_MAX_VALUES) > _MAX_VALUES:
+        raise ValueError(f"it has more than {_MAX_VALUES} values")
     try:
         return json.loads(content)
     except RecursionError:

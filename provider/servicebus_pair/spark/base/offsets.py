@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from servicebus_pair.core.errors import ConfigurationError
 
@@ -69,6 +69,16 @@ def starting_offsets(keys: Iterable[str], given: Mapping[str, int], *, option: s
                 f"option {option} names {key!r}, which is not read: allowed are {', '.join(offsets)}"
             )
     return offsets | dict(given)
+
+
+def checkpoint_offsets(offset: Any) -> Offsets:
+    """Return the offsets that a checkpoint has. :raises ConfigurationError: no stream that peeks wrote them."""
+    if not isinstance(offset, dict) or any(type(each) is not int or each < 0 for each in offset.values()):
+        raise ConfigurationError(
+            "the checkpoint has no sequence numbers: it is damaged, or of a stream with option mode=receive; start "
+            "with a new checkpoint"
+        )
+    return offset
 
 
 def check_range(start: Mapping[str, int], end: Mapping[str, int]) -> None:

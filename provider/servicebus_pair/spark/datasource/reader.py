@@ -28,6 +28,7 @@ from servicebus_pair.spark.base.offsets import (
     PeekTarget,
     check_not_partitioned,
     check_range,
+    checkpoint_offsets,
     idle_delay,
     next_offsets,
     split_range,
@@ -146,6 +147,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802  Spark's name
         """Return where the micro-batch after ``start`` ends. :raises SparkTaskError: a queue cannot be peeked."""
+        start = checkpoint_offsets(start)
         # A checkpoint may lack a key, or have one too many, when the option entity has changed since.
         offsets = starting_offsets(self._keys, {key: start[key] for key in self._keys if key in start}, option="")
         available = self._planner().available(offsets)
@@ -167,6 +169,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the ranges of targets with new messages, without connecting, so a batch can be read again."""
+        start, end = checkpoint_offsets(start), checkpoint_offsets(end)
         keyed = ((target.offset_key, target) for target in self._options.targets)
         return [
             PeekRange(target, part.first, part.end)
