@@ -118,6 +118,19 @@ async def test_reopened_pair_pings_failed_over_entity(
     assert [ping.succeeded for ping in local_pair.recorder.of(Pinged)] == [True]
 
 
+async def test_a_secret_in_the_reason_of_a_manual_change_is_masked_wherever_it_is_recorded(
+    local_pair: LocalPair,
+) -> None:
+    secret = "SharedAccessKey=own"
+    await local_pair.pair.fail_over("flights", reason=f"with {secret}", by=secret)
+    failed_over = local_pair.pair.health("flights")
+    await local_pair.pair.mark_healthy("flights", reason=f"with {secret}", by=secret)
+    healthy = local_pair.pair.health("flights")
+    assert [(each.reason, each.by.partition("=")[2]) for each in (failed_over, healthy)] == [
+        ("with SharedAccessKey=***", "***")
+    ] * 2
+
+
 async def test_cancelled_close_disconnects(local_pair: LocalPair) -> None:
     async with local_pair.pair.sender("flights") as sender:
         await sender.send(numbered(1))

@@ -21,6 +21,7 @@ from servicebus_pair.core.model.health_transitions import FailOver, MarkHealthy
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, SystemClock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
+from servicebus_pair.core.model.redaction import scrub
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.pair.backlog_management import BacklogManagement
 from servicebus_pair.core.pair.continuous_syphon import run_continuously
@@ -338,16 +339,16 @@ class NamespacePair(BacklogManagement):
         Effective in this process at once; waits up to 5 s for the health store. With ``ordering="session"`` and a
         shared store, it is effective in all processes after ``health_refresh``, and not at all if the store fails.
 
-        :param reason: recorded with the change, as is ``by``.
+        :param reason: recorded with the change, as is ``by``; secrets in it are masked.
         :param hold: minimum duration during which no ping ends the failover, here or in other processes.
         :returns: whether the health store holds the change. If not, other processes keep the health that they know,
             and with ``ordering="session"`` this one does, too.
         """
-        return await self._change_health(entity, FailOver(reason, by, hold.total_seconds()))
+        return await self._change_health(entity, FailOver(scrub(reason), scrub(by), hold.total_seconds()))
 
     async def mark_healthy(self, entity: str, *, reason: str = "marked healthy", by: str = "caller") -> bool:
         """Send messages for ``entity`` to the primary from now on; parameters and result as in :meth:`fail_over`."""
-        return await self._change_health(entity, MarkHealthy(reason, by))
+        return await self._change_health(entity, MarkHealthy(scrub(reason), scrub(by)))
 
     async def _change_health(self, entity: str, event: FailOver | MarkHealthy) -> bool:
         self._open()
