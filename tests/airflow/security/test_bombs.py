@@ -107,13 +107,15 @@ def test_files_of_messages_may_be_confined_to_a_folder_of_a_store(
             json_lines.confined_path(path)
 
 
-@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize("scheme", ["", "file://", "FILE://", "local://"])
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
         ("{root}/a.jsonl", True),
         ("{root}/a.jsonl.gz", True),
         ("file://{root}/a.jsonl", True),
+        ("local://{root}/a.jsonl", True),
+        ("local://{root}/link.jsonl", False),
         ("{root}/../outside.jsonl", False),
         ("{root}/link.jsonl", False),
         ("file://{root}/link.jsonl", False),

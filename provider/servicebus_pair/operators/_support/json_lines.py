@@ -25,7 +25,7 @@ _READ_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
 _MAX_FILE_BYTES: Final = 16 << 30
 _MAX_VALUES: Final = 1_000_000
-_LOCAL_SCHEME: Final = "file://"
+_LOCAL_SCHEME: Final = re.compile(r"(?:file|local)://", re.IGNORECASE)
 # "file:/etc/passwd" and "local:/etc/passwd" are files to a store, and names in the working directory to Python.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -156,7 +156,7 @@ def confined_path(path: str) -> str:
         if path.startswith(f"{root}/") and ".." not in decoded.split("/") and "::" not in path:
             allowed = path
     else:
-        name = path.removeprefix(_LOCAL_SCHEME)
+        name = _without_local_scheme(path)
         with suppress(OSError, ValueError, RuntimeError):
             local = Path(name).resolve()
             if local.is_relative_to(Path(root).resolve()) and not _SCHEME.match(name) and "::" not in f"{name}{local}":
@@ -172,7 +172,7 @@ def _open(path: str, conn_id: str | None) -> BinaryIO:
     root, confined = _files_root(), confined_path(path)
     location: Any = ObjectStoragePath(confined, conn_id=conn_id)
     if not root or "://" in root:
-        if location.protocol in {"", "file"}:
+        if location.protocol in {"", "file", "local"}:
             local = Path(location.path)
             if local.exists() and not (local.is_file() or local.is_dir()):
                 raise FileNotFoundError(f"there is no file {local}")  # a pipe would wait for its writer
@@ -195,7 +195,12 @@ def _files_root() -> str:
     from servicebus_pair.airflow_runtime.airflow_version import server_conf
 
     root: str = server_conf.get("servicebus_pair", "files_root", fallback="")
-    return root.rstrip("/").removeprefix(_LOCAL_SCHEME)
+    return _without_local_scheme(root.rstrip("/"))
+
+
+def _without_local_scheme(path: str) -> str:
+    found = _LOCAL_SCHEME.match(path)
+    return path if found is None else path[found.end() :]
 
 
 def _outside(path: str, root: str) -> ConfigurationError:

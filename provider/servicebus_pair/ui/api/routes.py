@@ -241,7 +241,9 @@ def _check_origin(request: Request) -> None:
     """Refuse what a browser sends for a page of another site; other programs send neither header."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
     own = {request.headers.get("host"), urlsplit(server_conf.get("api", "base_url", fallback="")).netloc}
-    if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc not in own - {"", None}):
+    if site not in ("same-origin", "none") or (
+        origin is not None and origin.partition("://")[2] not in own - {"", None}
+    ):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "the request comes from a page of another site")
 
 

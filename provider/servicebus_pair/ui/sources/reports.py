@@ -31,6 +31,9 @@ _MAX_SUMMARY_BYTES: Final = 2**20
 # A missing summary is looked for again after this time; one that was found is final.
 _RETRY_SECONDS: Final = 30.0
 _MAX_SUMMARIES: Final = 5000
+_LOCAL_SCHEMES: Final = ("file", "local")
+# Beyond it a browser rounds.
+_LARGEST: Final = 2**53
 _VERDICTS: Final = ("proven", "lost", "not proven")
 
 
@@ -94,7 +97,7 @@ class ReportStore:
             lost, verdict = summary["totals"]["lost"], summary.get("judgement")
         except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
             return
-        if isinstance(lost, int) and not isinstance(lost, bool):
+        if isinstance(lost, int) and not isinstance(lost, bool) and 0 <= lost <= _LARGEST:
             self._found[key] = float("inf"), ReportSummary(lost, verdict if verdict in _VERDICTS else None)
 
     def _read(self, dag_id: str, run_id: str, name: str, limit: int) -> bytes | None:
@@ -131,8 +134,9 @@ def _read_file(root: str, parts: Sequence[str], limit: int) -> bytes:
 
 
 def _read_object(root: str, parts: Sequence[str], limit: int) -> bytes:
-    if root.startswith("file://"):
-        return _read_file(str(Path(root.removeprefix("file://"))), parts, limit)
+    scheme, _, path = root.partition("://")
+    if scheme.lower() in _LOCAL_SCHEMES:
+        return _read_file(str(Path(path)), parts, limit)
     from airflow.sdk import ObjectStoragePath
 
     found: Any = ObjectStoragePath(root).joinpath(*parts)

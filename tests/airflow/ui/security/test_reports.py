@@ -68,7 +68,8 @@ async def test_links_below_the_root_are_not_followed(tmp_path: Path, name: str):
     (root / below).symlink_to(outside / below)
 
     assert await ReportStore(str(root)).page("flights_recovery", "manual__1") is None
-    assert await ReportStore(f"file://{root}").page("flights_recovery", "manual__1") is None
+    for scheme in ("file", "local", "FILE"):
+        assert await ReportStore(f"{scheme}://{root}").page("flights_recovery", "manual__1") is None
     # The root itself may be a link: who configures it is trusted.
     (tmp_path / "linked").symlink_to(outside)
     assert await ReportStore(str(tmp_path / "linked")).page("flights_recovery", "manual__1") == CANARY.encode()
@@ -113,7 +114,12 @@ async def test_an_id_that_is_a_path_has_no_report(tmp_path: Path, dag_id: str, r
 
 
 @pytest.mark.parametrize(
-    "summary", ["", "[]", '{"totals": {"lost": true}}', '{"totals": {"lost": "0"}}', "[" * 200_000]
+    "summary",
+    [
+        *("", "[]", '{"totals": {"lost": true}}', '{"totals": {"lost": "0"}}', "[" * 200_000),
+        *(f'{{"totals": {{"lost": {lost}}}, "judgement": "proven"}}' for lost in (-1, 10**400)),
+    ],
+    ids=lambda text: text[:40],
 )
 def test_a_summary_that_is_no_summary_proves_nothing(tmp_path: Path, summary: str):
     folder = write_report(tmp_path, "flights_recovery", "manual__1", "", lost=0)

@@ -32,6 +32,9 @@ def _known_pair(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, True),
         ({"Origin": "https://evil.example"}, True),
         ({"Origin": "null"}, True),
+        ({"Origin": "http://[testserver"}, True),
+        ({"Origin": "http://testserver:81"}, True),
+        ({"Origin": "http://testserver@evil.example"}, True),
         ({"Sec-Fetch-Site": "same-site"}, True),
     ],
 )
