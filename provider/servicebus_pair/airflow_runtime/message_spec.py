@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 import pendulum
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import scrub
 from servicebus_pair.core.protocol import AmqpMessage, amqp_typed, new_message
 
 
@@ -50,6 +50,7 @@ _MESSAGE_FIELDS: Final = ("body", "message_id", *_DEFAULT_FIELDS)
 # The service's limits, in characters.
 _MAX_LENGTHS: Final = {"message_id": 128, "session_id": 128, "partition_key": 128, "reply_to_session_id": 128}
 _INTEGER_LIMIT: Final = 2**63
+_MAX_SHOWN: Final = 30
 # AMQP counts milliseconds in 32 bits.
 _MIN_TIME_TO_LIVE: Final = timedelta(seconds=1)
 _MAX_TIME_TO_LIVE: Final = timedelta(seconds=2**32 // 1000)
@@ -152,18 +153,24 @@ def _check_partition_key(fields: Mapping[str, Any], where: str) -> None:
     key, session = fields.get("partition_key"), fields.get("session_id")
     if key is not None and session is not None and key != session:
         raise ConfigurationError(
-            f"{where}: partition_key is {reprlib.repr(key)} and session_id is {reprlib.repr(session)}: "
+            f"{where}: partition_key is {_shown(key)} and session_id is {_shown(session)}: "
             "they must be equal when both are set"
         )
 
 
 def _text(value: object, where: str, *, max_length: int | None) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be a text of at least one character")
+        raise ConfigurationError(f"{where} is {_shown(value)}: it must be a text of at least one character")
     if max_length is not None and len(value) > max_length:
         raise ConfigurationError(f"{where} has {len(value)} characters: at most {max_length} are allowed")
     _check_unicode(value, where)
     return value
+
+
+def _shown(value: object) -> str:
+    """Return the begin of a value; masked first, because a part of a secret has no shape."""
+    text = scrub(repr(value))
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _check_unicode(value: object, where: str) -> None:
@@ -182,7 +189,7 @@ def _time_to_live(value: object, where: str) -> timedelta:
     parsed = value if isinstance(value, timedelta) else _timedelta(value)
     if parsed is None or not _MIN_TIME_TO_LIVE <= parsed <= _MAX_TIME_TO_LIVE:
         raise ConfigurationError(
-            f"{where} is {reprlib.repr(value)}: it must be a number of seconds from "
+            f"{where} is {_shown(value)}: it must be a number of seconds from "
             f"{_MIN_TIME_TO_LIVE.total_seconds():g} to {_MAX_TIME_TO_LIVE.total_seconds():.0f}"
         )
     return parsed
@@ -204,7 +211,7 @@ def _parse_time(value: object, where: str) -> datetime:
             return pendulum.instance(time).in_timezone("UTC")
     except (ValueError, OverflowError):
         pass  # raised below, as for values of another type
-    raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be an ISO 8601 date and time")
+    raise ConfigurationError(f"{where} is {_shown(value)}: it must be an ISO 8601 date and time")
 
 
 def _properties(value: object, where: str) -> Mapping[str, Any]:
@@ -217,9 +224,9 @@ def _properties(value: object, where: str) -> Mapping[str, Any]:
                 "times"
             )
         for text in (name, each):
-            _check_unicode(text, f"{where}: {reprlib.repr(name)}")
+            _check_unicode(text, f"{where}: {_shown(name)}")
         if isinstance(each, int) and not -_INTEGER_LIMIT <= each < _INTEGER_LIMIT:
-            raise ConfigurationError(f"{where}: {name!r} is {reprlib.repr(each)}: a whole number must fit 64 bits")
+            raise ConfigurationError(f"{where}: {name!r} is {_shown(each)}: a whole number must fit 64 bits")
     return {name: _property(each, where) for name, each in value.items()}
 
 

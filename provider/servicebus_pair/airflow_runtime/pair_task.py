@@ -14,7 +14,7 @@ from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
 from servicebus_pair.airflow_runtime.validators import check_unless_template, no_secret_in
 from servicebus_pair.assets import health_alias, pair_asset
 from servicebus_pair.core import errors
-from servicebus_pair.core.model import get_logger
+from servicebus_pair.core.model import get_logger, scrub
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 from servicebus_pair.links.servicebus_pair import AzurePortalLink, PairPageLink, Side
 
@@ -88,7 +88,11 @@ class PairTask(BaseOperator):
 
     def __init__(self, *, servicebus_pair_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         _refuse_old_name(kwargs)
-        super().__init__(**kwargs)
+        try:
+            super().__init__(**kwargs)
+        except TypeError as error:
+            # Airflow quotes arguments that it does not know, such as a connection string.
+            raise TypeError(scrub(str(error))) from None
         self.servicebus_pair_conn_id = servicebus_pair_conn_id
         self.inlets, self.outlets = self._with_assets(servicebus_pair_conn_id, self.inlets, self.outlets)
         self._cancellable = CancellableRun()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
 from servicebus_pair import dags
+from servicebus_pair.airflow_runtime.message_spec import MessageFields, MessageReader
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.decorators.servicebus_receive import servicebus_receive_task
 from servicebus_pair.decorators.servicebus_send import servicebus_send_task
@@ -19,6 +21,7 @@ from servicebus_pair.hooks.servicebus_namespace import ServiceBusNamespaceHook
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.notifications.recovery import RecoveryNotifier
 from servicebus_pair.operators.failover import ServiceBusPairFailoverOperator
+from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.security.canaries import CANARIES, disclosed, outcome
 
@@ -146,6 +149,22 @@ def test_a_secret_that_a_template_makes_is_refused_before_airflow_stores_it():
 )
 def test_the_content_of_messages_may_be_anything(content: dict[str, Any]):
     ServiceBusPairSendOperator(task_id="t", entity="flights", defaults={"subject": _KEY}, **content)
+
+
+@pytest.mark.parametrize("name", ["connection_string", "defaults"])
+def test_a_secret_in_an_argument_that_airflow_does_not_know_is_not_shown(name: str):
+    for secret in SECRETS.values():
+        text = outcome(lambda secret=secret: ServiceBusPairProvisionOperator(task_id="t", **{name: secret}))  # type: ignore[misc]
+        assert text.startswith("TypeError")
+        assert not disclosed(text)
+
+
+@pytest.mark.parametrize("name", MessageFields.__annotations__)
+def test_the_error_of_a_field_of_a_message_shows_no_secret(name: str):
+    def read(secret: Any) -> None:
+        MessageReader(seed="").read({"body": "b", "session_id": "s", name: secret}, where="messages[0]", position=0)
+
+    assert [kind for kind, secret in SECRETS.items() if disclosed(outcome(partial(read, secret)))] == []
 
 
 @pytest.mark.parametrize("make", [getattr(dags, name) for name in dags.__all__], ids=dags.__all__)

@@ -230,8 +230,8 @@ def _dead_letter_view(path: str, message: ReceivedMessage) -> DeadLetterView:
     return DeadLetterView(
         queue=path,
         message_id=str(message.message_id or "")[:_MAX_CHARACTERS],
-        reason=str(message.dead_letter_reason or "no reason given")[:_MAX_CHARACTERS],
-        description=str(message.dead_letter_error_description or "")[:_MAX_CHARACTERS],
+        reason=scrub(str(message.dead_letter_reason or "no reason given"))[:_MAX_CHARACTERS],
+        description=scrub(str(message.dead_letter_error_description or ""))[:_MAX_CHARACTERS],
         destination=_destination(message),
         at=None if at is None else at.timestamp(),
     )

@@ -3,16 +3,19 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.pair.settings import PairSettings
+from servicebus_pair.core.protocol import new_message
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, session_queue_paths
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.ui.sources.airflow_queries import Records
-from servicebus_pair.ui.sources.collector import Collector
+from servicebus_pair.ui.sources.collector import Collector, _dead_letter_view
 from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import PairView
 from tests.airflow.conftest import BACKLOG, CONN_ID, KEY, Pair, define_connection
@@ -103,6 +106,20 @@ async def test_ages_destinations_and_dead_letters_are_peeked(pair: Pair, setting
     assert view.backlog.dead_letter_reasons[reason] == 2
     assert {letter.destination for letter in view.backlog.dead_letters} == {"nowhere"}
     assert collector.status.operations == 2 + 2
+
+
+def test_a_dead_letter_shows_no_secret_that_an_application_wrote_as_its_reason():
+    message: Any = SimpleNamespace(
+        message_id="m",
+        dead_letter_reason="SharedAccessKey=own",
+        dead_letter_error_description=f"{'.' * 280} SharedAccessKey=own",
+        enqueued_time=None,
+        amqp=new_message("b", message_id="m"),
+    )
+
+    found = _dead_letter_view("queue", message)
+
+    assert (found.reason, found.description) == ("SharedAccessKey=***", f"{'.' * 280} SharedAccessKey=***"[:300])
 
 
 async def test_idle_pair_costs_one_operation_per_collection_and_one_per_minute(settings: PairSettings):
