@@ -20,7 +20,9 @@ def dag_ids_of(pair: PairView, dags: Sequence[PairDag]) -> frozenset[str]:
     runs += [record.run for record in pair.action_log if record.run is not None]
     reported = [] if pair.cost.reported_by is None else [pair.cost.reported_by]
     drains = [drain.dag_id for drain in pair.syphon.drains]
-    return frozenset([*(run.dag_id for run in runs), *(dag.dag_id for dag in dags), *drains, *reported])
+    # The run that ended a long incident is perhaps not among those that it shows.
+    ended = [incident.ended_by for incident in pair.incidents if incident.end_reported]
+    return frozenset([*(run.dag_id for run in runs), *(dag.dag_id for dag in dags), *drains, *reported, *ended])
 
 
 def without_dags(pair: PairView, dags: Sequence[PairDag], hidden: AbstractSet[str]) -> PairView:
