@@ -10,6 +10,8 @@ namespace that sends none would take all memory of whoever receives from it.
 *Messages that were not asked for.* The SDK keeps each message that arrives, whatever credit the link gave. One that
 reads while it waits for something else, such as a confirmation, would keep all that a hostile namespace can send.
 
+*Frames.* The SDK allocates what the first bytes of a frame announce, which are up to 4 GiB.
+
 *Settlements of what was not sent.* The SDK lists every id from the first to the last one that a frame names: 32 GB for
 one frame of a hostile namespace.
 """
@@ -29,6 +31,10 @@ MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 _MAX_MESSAGE_BYTES: Final = 128 * 2**20
 # More than anything here asks for at once.
 _MAX_CREDIT: Final = 5_000
+# Ours announce 1 MiB.
+_MAX_FRAME_BYTES: Final = 2**24
+_FRAME_HEADER_BYTES: Final = 8
+_PROTOCOL_HEADER: Final = b"AMQP"
 # More than a session lets anybody send unsettled.
 _MAX_SETTLED: Final = 2**16
 # Positions in the SDK's tuple forms of a transfer and of a disposition (AMQP 1.0, sections 2.7.5 and 2.7.6).
@@ -93,6 +99,12 @@ def check_credit(credit: int, *, given: int) -> None:
         raise ConnectionAbortedError(f"the service sent {-credit} messages that were not asked for")
 
 
+def check_frame_size(size: int) -> None:
+    """Check the size that a frame announces. :raises ConnectionAbortedError: it is impossible."""
+    if not _FRAME_HEADER_BYTES <= size <= _MAX_FRAME_BYTES:
+        raise ConnectionAbortedError(f"the service sent a frame of {size} bytes")
+
+
 def check_settled(first: object, last: object) -> None:
     """Check the ids of the deliveries that a frame settles.
 
@@ -106,10 +118,14 @@ def check_settled(first: object, last: object) -> None:
 
 @cache
 def limit_messages() -> None:
-    """Check each part of a message before the SDK keeps it, and each settlement; done once per process."""
+    """Check each frame and part of a message before the SDK keeps it, and each settlement; done once per process."""
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
     from azure.servicebus._pyamqp.aio._sender_async import SenderLink
+    from azure.servicebus._pyamqp.aio._transport_async import AsyncTransport, WebSocketTransportAsync
 
+    transport: Any
+    for transport in (AsyncTransport, WebSocketTransportAsync):
+        transport._read = _reading_checked(transport._read)
     take: Any = ReceiverLink._incoming_transfer
     settle: Any = SenderLink._incoming_disposition
 
@@ -124,6 +140,17 @@ def limit_messages() -> None:
 
     ReceiverLink._incoming_transfer = take_checked  # type: ignore[method-assign]
     SenderLink._incoming_disposition = settle_checked  # type: ignore[method-assign]
+
+
+def _reading_checked(read: Callable[..., Any]) -> Callable[..., Any]:
+    async def read_checked(transport: Any, size: int, *, initial: bool = False, **more: Any) -> Any:
+        data = await read(transport, size, initial=initial, **more)
+        # A protocol header stands where a frame would begin.
+        if initial and (announced := bytes(data[:4])) != _PROTOCOL_HEADER:
+            check_frame_size(int.from_bytes(announced, "big"))
+        return data
+
+    return read_checked
 
 
 def _limited(decode: Decoder, header: Struct) -> Decoder:

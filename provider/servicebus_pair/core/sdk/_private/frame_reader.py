@@ -17,13 +17,13 @@ from struct import Struct
 from typing import Any, Final
 
 from servicebus_pair.core.model.logs import get_logger
+from servicebus_pair.core.sdk._private.decode_limits import check_frame_size
 
 _log = get_logger(__name__)
 # The SDK's state of a link that is attached.
 _ATTACHED: Final = 3
 _CHUNK_BYTES: Final = 2**18
 _FRAME_HEADER_BYTES: Final = 8
-_MAX_FRAME_BYTES: Final = 2**24
 _read_size: Final = Struct(">I").unpack_from
 _read_channel: Final = Struct(">H").unpack_from
 
@@ -108,8 +108,7 @@ class FrameReader:
         while length - self._position >= _FRAME_HEADER_BYTES:
             start = self._position
             (size,) = _read_size(data, start)
-            if not _FRAME_HEADER_BYTES <= size <= _MAX_FRAME_BYTES:
-                raise ConnectionAbortedError(f"the service sent a frame of {size} bytes")
+            check_frame_size(size)
             end = start + size
             if end > length:
                 break
