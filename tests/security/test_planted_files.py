@@ -394,7 +394,15 @@ async def test_a_file_that_no_spool_writes_is_not_read_into_memory(tmp_path: Pat
     assert "larger than 536870912 bytes" in failures["flights"]
 
 
-@pytest.mark.parametrize("name", [f"{10**20 - 1}-aaaaaaaa-1", "9" * 200 + "-aaaaaaaa-1", f"{1:020d}-aaaaaaaa-{10**30}"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{10**20 - 1}-aaaaaaaa-1",
+        "9" * 200 + "-aaaaaaaa-1",
+        f"{1:020d}-aaaaaaaa-{10**30}",
+        f"{1:020d}-{'a' * 220}-1",  # with a reason it could not be set aside
+    ],
+)
 async def test_a_planted_name_changes_neither_order_nor_counts(tmp_path: Path, name: str):
     spool = spool_in(tmp_path)
     await spool.write("flights", [new_message(b"a")])

@@ -46,7 +46,8 @@ _SUFFIX: Final = ".spool"
 _TIME_DIGITS: Final = 20
 _NANOSECONDS: Final = 1_000_000_000
 # Until the year 2286: names must have one more digit than any time, or a file planted in the future breaks their order.
-_NAME: Final = re.compile(r"(0[0-9]{19})-[^-]*-([0-9]{1,9})\.spool")
+# A long one could not be set aside, where its reason has a longer name.
+_NAME: Final = re.compile(r"(0[0-9]{19})-[^-]{0,40}-([0-9]{1,9})\.spool")
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
 _PIECE_BYTES: Final = 4 << 20
