@@ -11,11 +11,14 @@ from enum import StrEnum
 from typing import Any, Final, TextIO
 
 _PACKAGE: Final = "servicebus_emulator."
-# The value of a key, of a signature within a token, and of a token within a header.
+# The value of a key, of a signature within a token, of a token within a header, and a key of 32 bytes or a JSON Web
+# Token by their shapes.
 _SECRETS: Final = (
-    re.compile(r"(SharedAccessKey=)[^;\s\"'\\]+", re.IGNORECASE),
+    re.compile(r"(SharedAccessKey(?:=|%3D))[^;\s\"'\\]+", re.IGNORECASE),
     re.compile(r"(\bsig=)[^&\s\"'\\]+", re.IGNORECASE),
     re.compile(r"(\bBearer )[^\s\"'\\]+", re.IGNORECASE),
+    re.compile(r"(?<![\w+/=-])()[\w+/-]{43}=(?![\w=])", re.ASCII),
+    re.compile(r"(?<![\w-])()eyJ[\w-]{8,800}\.[\w-]{8,}+\.[\w-]*", re.ASCII),
 )
 
 
