@@ -105,8 +105,9 @@ class Files:
         ):
             yield
 
-    async def call(self, function: Callable[..., ResultT], *given: Any) -> ResultT:
+    async def call(self, function: Callable[..., ResultT], *given: Any, more_seconds: float = 0.0) -> ResultT:
         """Call a function as ``DaemonThread`` does."""
+        del more_seconds
         await self._end_if_killed()
         await asyncio.sleep(self._random.uniform(0, self.delay))
         if self.hanging:

@@ -118,6 +118,14 @@ async def test_many_short_calls_are_no_hang() -> None:
     await asyncio.gather(*(thread.call(time.sleep, HANG / 4) for _ in range(12)))
 
 
+@pytest.mark.usefixtures("short_hang")
+async def test_a_call_may_be_given_more_time_which_others_wait_for() -> None:
+    thread = DaemonThread("store")
+    await asyncio.gather(thread.call(time.sleep, HANG * 1.5, more_seconds=60), thread.call(list))
+    with pytest.raises(TimeoutError, match=r"has not returned for 0.2 s"):
+        await thread.call(time.sleep, HANG * 1.5)
+
+
 async def test_a_call_cancelled_before_its_start_never_starts() -> None:
     thread, goes_on, started = DaemonThread("store"), threading.Event(), list[int]()
     first = asyncio.create_task(thread.call(goes_on.wait))

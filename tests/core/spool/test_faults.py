@@ -40,7 +40,8 @@ class Inline:
     def __init__(self, name: str) -> None:
         del name
 
-    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    async def call(self, function: Callable[..., Any], *args: Any, more_seconds: float = 0.0) -> Any:
+        del more_seconds
         await asyncio.sleep(0)
         return function(*args)
 

@@ -419,3 +419,22 @@ async def test_section_10_a_large_file_is_read_in_pieces_each_of_which_may_take_
     assert set(storage.sizes) == {100}
     await spool.survey()  # after what was asked of the thread before
     assert [each.closed for each in storage.files] == [True, True]
+
+
+async def test_section_10_a_large_file_has_more_time_to_be_written(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spools, "_SLOWEST_BYTES_PER_SECOND", 100)
+    spool, given = Spool(FolderStorage(str(tmp_path)), clock=clock, max_bytes=1 << 20), dict[str, float]()
+    call = spool._thread.call
+
+    async def recorded(function: Any, *args: Any, more_seconds: float) -> Any:
+        given[function.__name__] = more_seconds
+        return await call(function, *args, more_seconds=more_seconds)
+
+    monkeypatch.setattr(spool._thread, "call", recorded)
+    await spool.write("flights", [new_message(b"x" * 3000), new_message(b"y" * 3000)])
+    [batch] = await spool.batches()
+    await spool.keep_only(batch, [new_message(b"x" * 3000)])
+
+    assert {name: round(seconds, -1) for name, seconds in given.items() if seconds} == {"create": 80, "replace": 40}

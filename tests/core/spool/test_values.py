@@ -40,6 +40,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "storage.MAX_FILE_BYTES": 536_870_912,
             "spool._LISTING_SECONDS": 5.0,
             "spool._PIECE_BYTES": 4_194_304,
+            "spool._SLOWEST_BYTES_PER_SECOND": 4_194_304,
             "spool_file._MAX_DAMAGED": 10_000,
             "spool_file._MAX_VALUES": 5_000_000,
             "spool_file._FEW_VALUES": 64,

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 ResultT = TypeVar("ResultT")
 HANG_SECONDS: Final = 5.0
 """After this time a call counts as hanging."""
-_Calls: TypeAlias = SimpleQueue[tuple[Future[Any], Callable[[], Any]]]
+_Calls: TypeAlias = SimpleQueue[tuple[Future[Any], Callable[[], Any], float]]
 
 
 class DaemonThread(Executor):
@@ -37,18 +37,21 @@ class DaemonThread(Executor):
         self._thread: threading.Thread | None = None
         self._calls: _Calls = SimpleQueue()
         self._began: float | None = None
+        self._more_seconds = 0.0
 
-    async def call(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
+    async def call(self, function: Callable[..., ResultT], *args: Any, more_seconds: float = 0.0) -> ResultT:
         """Call ``function`` in the thread, with the caller's context variables.
 
+        :param more_seconds: that the call may take beyond ``HANG_SECONDS``.
         :raises TimeoutError: this call or one before it hangs; a call that has started runs to its end nevertheless.
         """
         self.raise_if_hanging()
         work = partial(copy_context().run, function, *args)
-        future = asyncio.get_running_loop().run_in_executor(self, work)
+        future = asyncio.wrap_future(self._queue(work, more_seconds))
         try:
             while not future.done():
-                await asyncio.wait({future}, timeout=HANG_SECONDS - self._running_seconds())
+                left = HANG_SECONDS + self._more_seconds - self._running_seconds()
+                await asyncio.wait({future}, timeout=min(HANG_SECONDS, left))
                 if not future.done():
                     self.raise_if_hanging()
             return future.result()
@@ -56,12 +59,16 @@ class DaemonThread(Executor):
             future.cancel()
 
     def raise_if_hanging(self) -> None:
-        """:raises TimeoutError: a call has been running for ``HANG_SECONDS`` or more."""
-        if self._running_seconds() >= HANG_SECONDS:
-            raise TimeoutError(f"the thread of {self._name} hangs: a call has not returned for {HANG_SECONDS:g} s")
+        """:raises TimeoutError: a call has been running for ``HANG_SECONDS`` or more, or for as long as it may."""
+        limit = HANG_SECONDS + self._more_seconds
+        if self._running_seconds() >= limit:
+            raise TimeoutError(f"the thread of {self._name} hangs: a call has not returned for {limit:g} s")
 
     def submit(self, function: Callable[..., ResultT], /, *args: Any, **kwargs: Any) -> Future[ResultT]:
         """Queue a call; the thread skips it if the future is cancelled before."""
+        return self._queue(partial(function, *args, **kwargs), 0.0)
+
+    def _queue(self, work: Callable[[], ResultT], more_seconds: float) -> Future[ResultT]:
         future: Future[ResultT] = Future()
         with self._lock:
             if os.getpid() != self._process:
@@ -70,7 +77,7 @@ class DaemonThread(Executor):
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, args=(self._calls,), name=self._name, daemon=True)
                 self._thread.start()
-            self._calls.put((future, partial(function, *args, **kwargs)))
+            self._calls.put((future, work, more_seconds))
         return future
 
     def _running_seconds(self) -> float:
@@ -79,9 +86,10 @@ class DaemonThread(Executor):
 
     def _run(self, calls: _Calls) -> None:
         while True:
-            future, function = calls.get()
+            future, function, more_seconds = calls.get()
             if not future.set_running_or_notify_cancel():
                 continue
+            self._more_seconds = more_seconds
             self._began = time.monotonic()
             try:
                 result = function()

@@ -51,6 +51,8 @@ _NAME: Final = re.compile(r"(0[0-9]{19})-[^-]{0,40}-([0-9]{1,9})\.spool")
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
 _PIECE_BYTES: Final = 4 << 20
+# A slow mount takes longer for a large file than a call may; a mount that hangs holds up a send for as long.
+_SLOWEST_BYTES_PER_SECOND: Final = 4 << 20
 # Share of the limit from which on the spool is said to fill.
 _ALARM_SHARE: Final = 0.8
 
@@ -228,7 +230,9 @@ class Spool:
         return await self._decode(batch.name, batch.size_bytes)
 
     async def _decode(self, name: str, size: int, *, plain: bool = False) -> SpoolFile:
-        if not _PIECE_BYTES < size <= MAX_FILE_BYTES:
+        if size > MAX_FILE_BYTES:
+            raise ForeignFileError(f"it has {size} bytes, and a file of a spool at most {MAX_FILE_BYTES}")
+        if size <= _PIECE_BYTES:
             return decode_file(await self._call("read", self.storage.read, name), key=self._key, plain=plain)
         content = await self._read_pieces(name)
         return await asyncio.to_thread(decode_file, content, key=self._key, plain=plain)
@@ -330,8 +334,9 @@ class Spool:
         return f"{_MESSAGES}/{folder_name(entity)}/{name}"
 
     async def _call(self, action: str, method: Any, *args: Any) -> Any:
+        written = sum(len(each) for each in args if isinstance(each, bytes))
         try:
-            return await self._thread.call(method, *args)
+            return await self._thread.call(method, *args, more_seconds=written // _SLOWEST_BYTES_PER_SECOND)
         except FileNotFoundError:
             raise
         except Exception as error:
@@ -372,5 +377,9 @@ def _parse(file: StoredFile) -> SpooledBatch | None:
     parts = _NAME.fullmatch(name)
     if parts is None:
         return None
+    entity = unquote(folder.rpartition("/")[2])
+    # What lies elsewhere would be counted, and never be found by its entity.
+    if folder != f"{_MESSAGES}/{folder_name(entity)}":
+        return None
     time, count = map(int, parts.groups())
-    return SpooledBatch(file.name, unquote(folder.rpartition("/")[2]), count, file.size_bytes, time / _NANOSECONDS)
+    return SpooledBatch(file.name, entity, count, file.size_bytes, time / _NANOSECONDS)
