@@ -32,7 +32,7 @@ from servicebus_pair.core.spool import object_storage
 from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.drain import empty_spool
 from servicebus_pair.core.spool.folder_storage import FolderStorage
-from servicebus_pair.core.spool.spool import Spool
+from servicebus_pair.core.spool.spool import Spool, SpooledBatch
 from servicebus_pair.spark.analysis.evidence import read_manifests
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, check_readable, fold
@@ -343,6 +343,7 @@ IN_A_SPOOL: dict[str, Plant] = {
     "millions of records without content": zeros,
     "a record that is nested": spool_file(b"[" * 60_000),
     "a name that is a pipe": name_that_is_a_pipe,
+    "a file that is endless": lambda spool: endless(spool / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool"),
 }
 
 
@@ -382,16 +383,25 @@ async def test_a_damaged_file_is_set_aside_without_a_copy(tmp_path: Path):
     assert [each.stat().st_ino for each in (tmp_path / "set-aside" / "flights").glob("*.spool")] == [inode]
 
 
-async def test_a_file_that_no_spool_writes_is_not_read_into_memory(tmp_path: Path):
-    spool = spool_in(tmp_path)
-    for entity in ("flights", "gates"):
-        await spool.write(entity, [new_message(entity.encode())])
-    endless(tmp_path / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool")
+async def test_damaged_files_are_set_aside_behind_what_is_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Thousands in front of a message would hold it up for minutes."""
+    spool, steps = spool_in(tmp_path), list[str]()
+    await spool.write("flights", [new_message(b"a")])
+    for number, planted in enumerate((spool_file(b"[]"), holding(b"{}"))):
+        planted(tmp_path if number == 0 else tmp_path / "messages" / "flights" / f"{2:020d}-aaaaaaaa-1.spool")
+    for method in ("keep_only", "set_aside"):
+        original = getattr(spool, method)
 
-    delivered, failures = await emptied(tmp_path, spool)
+        async def recorded(
+            batch: SpooledBatch, *args: Any, original: Any = original, method: str = method, **more: Any
+        ) -> None:
+            steps.append(method)
+            await original(batch, *args, **more)
 
-    assert (delivered, list(failures)) == (["gates gates"], ["flights"])
-    assert "larger than 536870912 bytes" in failures["flights"]
+        monkeypatch.setattr(spool, method, recorded)
+
+    assert await emptied(tmp_path, spool) == (["flights a"], {})
+    assert steps == ["keep_only", "set_aside", "set_aside"]
 
 
 @pytest.mark.parametrize(
@@ -411,6 +421,15 @@ async def test_a_planted_name_changes_neither_order_nor_counts(tmp_path: Path, n
 
     assert [each.messages for each in await spool.batches()] == [1, 1]
     assert await emptied(tmp_path, spool) == (["flights a", "flights b"], {})
+
+
+@pytest.mark.parametrize("folder", ["messages", "messages/%66lights", "messages/FLIGHTS", "messages/flights/flights"])
+async def test_a_file_that_no_entity_finds_does_not_count(tmp_path: Path, folder: str):
+    await spool_in(tmp_path).write("flights", [new_message(b"a")])
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / f"{1:020d}-aaaaaaaa-1.spool").touch()
+
+    assert {entity: each.messages for entity, each in (await spool_in(tmp_path).survey()).items()} == {"flights": 1}
 
 
 @pytest.mark.parametrize("folder", ["messages", "messages/flights"])

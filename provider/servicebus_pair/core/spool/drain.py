@@ -132,16 +132,25 @@ class _Entity:
 
     async def _deliver_all(self, claim: Claim) -> bool:
         """Deliver what the spool holds now; return False when this entity must wait."""
+        foreign: list[tuple[SpooledBatch, str]] = []
+        delivered = await self._deliver_messages(claim, foreign)
+        # Last, since it takes longer than to read them, and others may have planted thousands.
+        for batch, reason in foreign:
+            await self._spool.set_aside(batch, reason)
+            self.set_aside += batch.messages
+        return delivered
+
+    async def _deliver_messages(self, claim: Claim, foreign: list[tuple[SpooledBatch, str]]) -> bool:
         for batch in await self._spool.batches(self.entity):
             if self._before_batch is not None and not await self._before_batch(batch.messages):
                 return False
             # Large files one after the other: each is in memory several times.
             async with self._large if batch.size_bytes > _LARGE_BYTES else nullcontext():
-                if not await self._deliver_batch(batch, claim):
+                if not await self._deliver_batch(batch, claim, foreign):
                     return False
         return True
 
-    async def _deliver_batch(self, batch: SpooledBatch, claim: Claim) -> bool:
+    async def _deliver_batch(self, batch: SpooledBatch, claim: Claim, foreign: list[tuple[SpooledBatch, str]]) -> bool:
         """Deliver a batch; return False when this entity must wait."""
         if claim.lost:
             self.failure = "its claim was lost to another process"
@@ -154,13 +163,15 @@ class _Entity:
             self.failure = str(error)
             return False
         except ForeignFileError as error:
-            await self._spool.set_aside(batch, str(error))
-            self.set_aside += batch.messages
+            foreign.append((batch, str(error)))
             return True
         # Files are found by the folded path; what is written anew keeps the path as the sender wrote it.
         batch = replace(batch, entity=content.entity)
         damage = None
         if content.damage is not None:
+            if not content.messages:
+                foreign.append((batch, content.damage))
+                return True
             damage = f"{content.damage}; the messages that are whole are delivered"
             self.set_aside += max(0, batch.messages - len(content.messages))
         remaining = await self._send(batch, content)
