@@ -10,10 +10,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, cast
 from urllib.parse import unquote
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.errors import ConfigurationError
@@ -22,6 +23,8 @@ from servicebus_pair.core.model import count_values
 __all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "confined_path", "read_messages"]
 
 _READ_BYTES: Final = 1 << 20
+# A zstandard block unpacks to 128 KiB at most and has at least 4 bytes: these are 32 MiB.
+_ZSTANDARD_BYTES: Final = 1024
 _MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
 _MAX_FILE_BYTES: Final = 16 << 30
 _MAX_VALUES: Final = 1_000_000
@@ -80,12 +83,14 @@ class JsonLinesFile:
             file = _open(self.path, self.conn_id)
         except ConfigurationError:
             raise
-        except (OSError, ValueError, ImportError, BadZipFile) as error:
+        except (OSError, ValueError, ImportError, RuntimeError, BadZipFile) as error:  # of zip: encrypted, unknown
             raise ConfigurationError(f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}") from error
         with file:
             try:
                 yield from _split_lines(file)
-            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            except Exception as error:
+                if not _is_damage(error):
+                    raise
                 raise ConfigurationError(
                     f"path {self.path!r} cannot be decompressed, {type(error).__name__}: {error}: it must be complete, "
                     "in the format that its name says"
@@ -176,7 +181,7 @@ def _open(path: str, conn_id: str | None) -> BinaryIO:
             local = Path(location.path)
             if local.exists() and not (local.is_file() or local.is_dir()):
                 raise FileNotFoundError(f"there is no file {local}")  # a pipe would wait for its writer
-        return cast("BinaryIO", location.open("rb", compression="infer"))
+        return _decompressed(location.open("rb"), confined)
     if not Path(confined).is_file():
         raise FileNotFoundError(f"there is no file {confined}")
     opened = Path(confined).open("rb")  # noqa: SIM115 - the caller closes it
@@ -185,10 +190,53 @@ def _open(path: str, conn_id: str | None) -> BinaryIO:
     if where.exists() and not where.readlink().is_relative_to(Path(root).resolve()):
         opened.close()
         raise _outside(path, root)
+    return _decompressed(opened, confined)
+
+
+def _decompressed(file: BinaryIO, path: str) -> BinaryIO:
     from fsspec.compression import compr
     from fsspec.utils import infer_compression
 
-    return cast("BinaryIO", compr[infer_compression(confined)](opened, mode="rb"))
+    kind = infer_compression(path)
+    if kind == "zip" and (members := len(ZipFile(file).namelist())) != 1:
+        raise ValueError(f"the archive has {members} members: it must have one")
+    if kind == "zstd" and not isinstance(compr[kind], type):
+        return cast("BinaryIO", _Zstandard(file))
+    return cast("BinaryIO", compr[kind](file, mode="rb"))
+
+
+class _Zstandard(BufferedIOBase):
+    """Frames of zstandard, whose own reader takes a file that was cut off for a complete one."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._rest = b""
+        self._frame: Any = None
+
+    def read(self, size: int | None = -1) -> bytes:  # noqa: ARG002  as many bytes as come
+        """Return the next bytes, up to 32 MiB. :raises EOFError: the file ends in a frame."""
+        import zstandard
+
+        block = b""
+        while not block:
+            packed = self._rest or self._file.read(_ZSTANDARD_BYTES)
+            if not packed and self._frame is not None:
+                raise EOFError("the file ended before its last frame")
+            if not packed:
+                break
+            frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            block = frame.decompress(packed)
+            self._frame, self._rest = (None, frame.unused_data) if frame.eof else (frame, b"")
+        return block
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether a file is damaged; errors of a store, which may pass, are not named like this."""
+    return (
+        isinstance(error, EOFError | gzip.BadGzipFile | BadZipFile | lzma.LZMAError | zlib.error)
+        or type(error).__name__ == "ZstdError"
+        or (isinstance(error, OSError) and str(error) == "Invalid data stream")  # of bz2
+    )
 
 
 def _files_root() -> str:

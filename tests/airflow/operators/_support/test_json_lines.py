@@ -6,13 +6,23 @@ import bz2
 import gzip
 import json
 import tracemalloc
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+import zstandard
 
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, JsonLinesText, LineSource, read_messages
+
+
+def zipped(*names: str) -> bytes:
+    with ZipFile(packed := BytesIO(), "w") as archive:
+        for name in names:
+            archive.writestr(name, '"a"')
+    return packed.getvalue()
 
 
 def read_specs(source: LineSource) -> list[MessageSpec]:
@@ -55,7 +65,16 @@ def test_errors_name_the_line_and_field_and_not_the_body(line: str, message: str
     assert raised.value.__cause__ is None or "secret" not in str(raised.value.__cause__)
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        ("", bytes),
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        # Of several frames, of which the first is empty.
+        (".zst", lambda data: zstandard.compress(b"") + zstandard.compress(data[:9]) + zstandard.compress(data[9:])),
+    ],
+)
 def test_files_are_read_by_path_or_url_and_decompressed_by_suffix(tmp_path: Path, suffix: str, pack: object):
     file = tmp_path / f"messages.jsonl{suffix}"
     assert callable(pack)
@@ -97,8 +116,13 @@ def test_an_unreadable_file_is_named(path: str, error: str):
         ("a.jsonl.gz", b'"a"\n', "cannot be decompressed, BadGzipFile: Not a gzipped file"),
         ("a.jsonl.gz", gzip.compress(b'"a"\n' * 9)[:-9], "cannot be decompressed, EOFError: .*: it must be compl"),
         ("a.jsonl.xz", b'"a"\n', "cannot be decompressed, LZMAError: "),
+        ("a.jsonl.bz2", b'"a"\n', "cannot be decompressed, OSError: Invalid data stream"),
+        ("a.jsonl.zst", b'"a"\n' * 9, "cannot be decompressed, ZstdError: "),
+        ("a.jsonl.zst", zstandard.compress(b'"a"\n' * 9)[:-9], "cannot be decompressed, EOFError: "),
+        ("a.zip", zipped("a", "b"), "cannot be opened, ValueError: the archive has 2 members"),
+        ("a.zip", zipped("a").replace(b"\x14\0\0\0", b"\x14\0\1\0"), "cannot be opened, RuntimeError: .*encrypted"),
+        ("a.zip", zipped("a").replace(b'"a"', b'"b"'), "cannot be decompressed, BadZipFile: Bad CRC"),
     ],
-    ids=["not UTF-8", "UTF-16", "too deep", "unpaired surrogate", "not gzip", "cut off", "not xz"],
 )
 def test_an_undecodable_file_is_named_with_the_reason(tmp_path: Path, name: str, data: bytes, message: str):
     (tmp_path / name).write_bytes(data)
