@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from servicebus_pair.airflow_runtime.airflow_version import (
     AIRFLOW_HOME,
@@ -265,6 +266,9 @@ async def _read_body(action: ActionName, request: Request) -> ActionRequest:
         raise HTTPException(
             status.HTTP_408_REQUEST_TIMEOUT, f"the body did not arrive in {_BODY_SECONDS:g} s"
         ) from None
+    except ClientDisconnect:
+        # An error of the server would be logged with a traceback each time.
+        raise HTTPException(status.HTTP_400_BAD_REQUEST, "the connection ended before the body") from None
     try:
         return parse_request(action, content)
     except RequestBodyError as error:

@@ -107,6 +107,7 @@ class RefreshCache:
         self.reports = ReportStore(None) if reports is None else reports
         self._folder = folder
         self._requested_at = 0.0
+        self._started_at = 0.0
         self._start_lock = threading.Lock()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -123,14 +124,15 @@ class RefreshCache:
         self._collectors: dict[str, tuple[PairSettings, asyncio.Task[None]]] = {}
 
     def get(self) -> CachedData:
-        """Return the cached data; only the first call waits for a result, at most 5 s."""
+        """Return the cached data; calls wait for the first result until 5 s after the first call."""
         was_idle = self._is_idle
         self._requested_at = time.monotonic()
         if self._thread is None:
             self._start()
         elif was_idle:
             self.refresh_now()
-        self._ready.wait(_FIRST_RESULT_TIMEOUT)
+        # Not 5 s for each call: while nothing answers, waiting requests would take all threads of the server.
+        self._ready.wait(max(0.0, self._started_at + _FIRST_RESULT_TIMEOUT - time.monotonic()))
         return self._cached
 
     def refresh_now(self) -> None:
@@ -148,6 +150,7 @@ class RefreshCache:
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:
+                self._started_at = time.monotonic()
                 # Daemon: it has nothing to clean up, and must not delay the exit of the server.
                 self._thread = threading.Thread(target=self._run, name="servicebus-pair-refresh", daemon=True)
                 self._thread.start()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -102,6 +103,26 @@ def test_database_error_is_displayed(monkeypatch: pytest.MonkeyPatch):
     assert json.loads(first_data(monkeypatch, fail).head)["problem"] == (
         "Airflow's database cannot be read: RuntimeError"
     )
+
+
+def test_requests_do_not_each_wait_while_the_database_does_not_answer(monkeypatch: pytest.MonkeyPatch):
+    answers, waits = threading.Event(), list[float]()
+
+    class Ready(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waits.append(timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(refresh_cache, "read_records", lambda _: answers.wait(60) and Records())
+    monkeypatch.setattr(refresh_cache, "_FIRST_RESULT_TIMEOUT", 0.01)
+    with closing(refresh_cache.RefreshCache(interval=0.1)) as cache:
+        monkeypatch.setattr(cache, "_ready", Ready())
+        cache.get()
+        cache.get()
+        answers.set()
+
+    assert waits[1] == 0.0 < waits[0] <= 0.01
 
 
 def test_invalid_data_of_one_pair_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch):

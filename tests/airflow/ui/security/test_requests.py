@@ -70,8 +70,9 @@ def test_secrets_in_reasons_names_and_paths_are_refused_and_not_repeated(page: T
         assert not disclosed(str(refused.value))
 
 
+@pytest.mark.parametrize(("disconnects", "answered"), [(False, 408), (True, 400)])
 def test_bodies_that_are_half_sent_are_given_up(
-    api_server: TestClient, page: TestClient, monkeypatch: pytest.MonkeyPatch
+    api_server: TestClient, page: TestClient, monkeypatch: pytest.MonkeyPatch, disconnects: bool, answered: int
 ):
     monkeypatch.setattr(routes, "_BODY_SECONDS", 0.3)
     headers = {**auth_header(api_server, "admin"), "Content-Type": "application/json", "Content-Length": "60000"}
@@ -85,6 +86,8 @@ def test_bodies_that_are_half_sent_are_given_up(
             answers: list[dict[str, Any]] = []
 
             async def receive() -> dict[str, Any]:
+                if not parts and disconnects:
+                    return {"type": "http.disconnect"}
                 if not parts:
                     await asyncio.Event().wait()
                 return parts.pop()
@@ -98,4 +101,4 @@ def test_bodies_that_are_half_sent_are_given_up(
         async with asyncio.timeout(20):
             return await asyncio.gather(*(post() for _ in range(50)))
 
-    assert asyncio.run(attack()) == [408] * 50
+    assert asyncio.run(attack()) == [answered] * 50
