@@ -9,6 +9,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Param, task
 
+from servicebus_pair.airflow_runtime.run_folder import RUN_FOLDER
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.dags.spark_task import SparkJobs
@@ -19,9 +20,7 @@ from servicebus_pair.operators.send import ServiceBusPairSendOperator
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
-# Run ids contain characters that Spark does not allow in folder names.
-RUN = "{{ run_id | replace(':', '') | replace('+', '_') }}"
-OUTPUT = f"{HOME}/output/{RUN}"
+OUTPUT = f"{HOME}/output/{RUN_FOLDER}"
 MANIFEST = f"{OUTPUT}/manifest.json"
 SPARK = SparkJobs(
     servicebus_pair_conn_id=CONN_ID,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from servicebus_pair.airflow_runtime.run_folder import run_folder
 from servicebus_pair.core import drill_id
 from tests.system.demo.airflow_api import DagRun
 from tests.system.demo.comparison import Found
@@ -293,7 +294,7 @@ def test_manual_failover_is_drained_by_spark(without_recovery: Platform):
     assert without_recovery.wait_for_end(back) == "success"
     assert without_recovery.api.asset_state(PAIR)["health/flights"]["state"] == "healthy"
     assert without_recovery.wait_for_end(run, seconds=500) == "success"  # four Spark applications
-    output = without_recovery.stack.home.output / run.dag_id / run.run_id.replace(":", "").replace("+", "_")
+    output = without_recovery.stack.home.output / run.dag_id / run_folder(run.run_id)
     report = json.loads((output / "drain.json").read_text())
     read = {job: json.loads((output / job / "summary.json").read_text()) for job in ("profile", "reconcile", "cost")}
     assert (read["profile"]["messages"], report["moved"], report["left"]) == (moved, {"flights": moved}, 0)

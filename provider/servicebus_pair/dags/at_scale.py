@@ -8,10 +8,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from servicebus_pair.airflow_runtime.run_folder import RUN_FOLDER
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.core.model import load_json
 from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
-from servicebus_pair.dags.proof import RUN_FOLDER, read_summary
+from servicebus_pair.dags.proof import read_summary
 from servicebus_pair.dags.spark_task import JOBS, SparkJobs
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID
 

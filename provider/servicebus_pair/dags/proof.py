@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from airflow.sdk import DAG, BaseSensorOperator, task
 
+from servicebus_pair.airflow_runtime.run_folder import RUN_FOLDER
 from servicebus_pair.assets import drained_asset, pair_asset
 from servicebus_pair.core.ledger import open_files
 from servicebus_pair.core.model import load_json
@@ -36,10 +37,6 @@ Starts when a recovery has moved messages, and may be triggered by hand. It neit
 4. `report` returns the verdict and the totals. The Service Bus pairs page shows the report if
    `[servicebus_pair] reports` is its root.
 """
-
-# Where the Service Bus pairs page looks for the report of a run, below `[servicebus_pair] reports`. Run ids contain
-# characters that Spark does not allow in folder names, and may be "..", which would leave the folder of the DAG.
-RUN_FOLDER = "{{ dag.dag_id }}/{{ run_id | replace(':', '') | replace('+', '_') | replace('..', '_') }}"
 
 
 def proof_dag(

@@ -96,7 +96,7 @@ def run_scenario(stack: Stack, scale: Scale, terminal: Terminal, *, kill_target:
 
 def scheduled_base(*, home: Home) -> int:
     """Return the reference time of the run's scheduled messages, in seconds since the epoch."""
-    (manifest,) = home.output.glob("*/manifest.json")
+    (manifest,) = home.output.glob("*/*/manifest.json")
     return int(json.loads(manifest.read_text())["scheduled_base"])
 
 

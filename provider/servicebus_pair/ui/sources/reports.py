@@ -1,8 +1,8 @@
 """Reconcile reports, which a run's id finds below one configured folder or store; nothing that a task wrote names them.
 
 ``[servicebus_pair] reports`` is that folder, or the URL of an object store as ``ObjectStoragePath`` takes it. The
-report of a run is ``{dag_id}/{run_id}/reconcile/report.html`` there, with ``summary.json`` next to it; a run id is
-written without colons and with ``_`` for a plus sign, as Spark needs it.
+report of a run is ``{dag_id}/{run_id}/reconcile/report.html`` there, with ``summary.json`` next to it, with a run id
+as :func:`run_folder` writes it.
 
 A file is opened without following links and read only if it is a regular file of limited size, in threads of their own:
 a file system that hangs holds up nothing else.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from servicebus_pair.airflow_runtime.run_folder import run_folder
 from servicebus_pair.core.model import DaemonThread, get_logger
 
 _log = get_logger(__name__)
@@ -39,7 +40,7 @@ _VERDICTS: Final = ("proven", "lost", "not proven")
 
 def report_path(dag_id: str, run_id: str) -> tuple[str, str] | None:
     """Return the folders of a run below the root, or ``None`` for ids that cannot be names of folders."""
-    parts = dag_id, run_id.replace(":", "").replace("+", "_").replace("..", "_")
+    parts = dag_id, run_folder(run_id)
     return parts if all(_PART.fullmatch(part) and part.strip(".") for part in parts) else None
 
 

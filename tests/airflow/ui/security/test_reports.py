@@ -137,7 +137,7 @@ def test_reports_may_lie_in_an_object_store(tmp_path: Path):
 
     attach(protocol="memory", fs=MemoryFileSystem())
     memory = MemoryFileSystem()
-    folder = "/reports/flights_recovery/manual__2026-01-01T000000_0000/reconcile"
+    folder = "/reports/flights_recovery/manual__2026-01-01T00~3A00~3A00~2B00~3A00/reconcile"
     memory.pipe(f"{folder}/report.html", b"<h1>Report</h1>")
     memory.pipe(f"{folder}/summary.json", b'{"totals": {"lost": 0}}')
     store = ReportStore("memory://reports")

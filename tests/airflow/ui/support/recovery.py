@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from servicebus_pair.airflow_runtime.run_folder import run_folder
 from tests.airflow.conftest import CONN_ID, RunDag
 
 
@@ -37,7 +38,7 @@ def run_recovery(run_dag: RunDag, result: Mapping[str, Any]) -> str:
 
 def write_report(root: Path, dag_id: str, run_id: str, html: str, *, lost: int, verdict: str = "proven") -> Path:
     """Write what the reconcile job writes, and return its folder."""
-    folder = root / dag_id / run_id.replace(":", "").replace("+", "_") / "reconcile"
+    folder = root / dag_id / run_folder(run_id) / "reconcile"
     folder.mkdir(parents=True)
     (folder / "report.html").write_text(html)
     (folder / "summary.json").write_text(json.dumps({"judgement": verdict, "totals": {"lost": lost}}))
