@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from math import nan
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,7 +117,12 @@ async def test_each_cloud_has_its_own_token_audience(management_endpoint: str | 
 
 @pytest.mark.parametrize(
     "lie",
-    [{}, {"properties": None}, {"properties": [1]}, {"properties": {"countDetails": {"activeMessageCount": "x"}}}],
+    [
+        {},
+        {"properties": None},
+        {"properties": [1]},
+        *({"properties": {"countDetails": {"activeMessageCount": lie}}} for lie in ("x", -1, 2**70, 1e300, nan)),
+    ],
 )
 async def test_an_answer_of_another_shape_is_an_error_of_the_service(lie: dict[str, Any]) -> None:
     arm = answering(lie)
@@ -128,8 +134,8 @@ async def test_an_answer_of_another_shape_is_an_error_of_the_service(lie: dict[s
 @pytest.mark.parametrize(
     ("properties", "depth", "count"),
     [
-        ({}, (0, 0, 0, 0), 0),
-        ({"countDetails": {"activeMessageCount": None}, "sizeInBytes": None, "messageCount": None}, (0, 0, 0, 0), 0),
+        ({"messageCount": 0}, (0, 0, 0, 0), 0),
+        ({"countDetails": {"activeMessageCount": None}, "sizeInBytes": None, "messageCount": 0}, (0, 0, 0, 0), 0),
         (
             {
                 "countDetails": {
@@ -156,6 +162,12 @@ async def test_section_3_what_an_answer_lacks_is_zero(
     assert await arm.queue_depths("CONTOSO/") == [QueueDepth(QUEUES[0], *depth)]
     assert await arm.queue_depths("fabrikam/") == []
     assert await arm.message_count(QUEUES[0]) == count
+
+
+@pytest.mark.parametrize("properties", [{}, {"countDetails": {"activeMessageCount": None}, "messageCount": None}])
+async def test_a_queue_whose_messages_are_not_counted_is_not_known_to_be_empty(properties: dict[str, Any]) -> None:
+    with pytest.raises(ServiceFaultError, match="does not say how many messages the queue holds"):
+        await answering({"properties": properties}).message_count(QUEUES[0])
 
 
 class Answer(dict[str, Any]):

@@ -29,6 +29,7 @@ from servicebus_pair.core.sdk.administration.data_plane import (
     ServiceBusAdministration,
     classify_http,
 )
+from servicebus_pair.core.sdk.http import guarded_transport
 
 KEY = "SharedAccessKeyName=n;SharedAccessKey=k"
 LOCAL = f"Endpoint=sb://127.0.0.1:5672;{KEY};UseDevelopmentEmulator=true"
@@ -105,6 +106,40 @@ async def test_section_3_messages_of_every_kind_are_counted_and_deferred_ones_in
     for total, count in ((None, 3), (2, 3), (5, 5)):
         found = queue("q", **{f"{name}_message_count": 3, "total_message_count": total})
         assert await managing(get_queue_runtime_properties=answering(found)).message_count("q") == count
+
+
+@pytest.mark.parametrize("name", ["total", *COUNTS])
+@pytest.mark.parametrize("lie", [-1, 2**53 + 1, 2**70])
+async def test_an_impossible_count_is_an_error_of_the_service(name: str, lie: int) -> None:
+    async def listed() -> AsyncIterator[Any]:
+        yield found
+
+    # One that makes up for it: a queue is deleted only if it is empty.
+    found = queue("q", **{"size_in_bytes": lie, "active_message_count": 1, f"{name}_message_count": lie})
+    managed = managing(get_queue_runtime_properties=answering(found), list_queues_runtime_properties=listed)
+    for call in (managed.message_count("q"), managed.queue_depths("q")):
+        with pytest.raises(errors.ServiceFaultError, match=r"a count below 0 or above 2\^53"):
+            await call
+
+
+async def test_a_queue_whose_messages_are_not_counted_is_not_known_to_be_empty() -> None:
+    managed = managing(get_queue_runtime_properties=answering(queue("q")))
+    with pytest.raises(errors.ServiceFaultError, match="does not say how many messages the queue holds"):
+        await managed.message_count("q")
+
+
+@pytest.mark.parametrize("failure", [ValueError("\nx"), TypeError("\nx")])
+async def test_an_answer_that_cannot_be_read_is_an_error_of_the_service(failure: Exception) -> None:
+    async def read_answer() -> None:
+        left = guarded_transport._left.get()
+        assert left is not None
+        left[0] -= 1
+        raise failure
+
+    with pytest.raises(errors.ServiceFaultError, match=r"^read q on contoso: the answer cannot be read: x$"):
+        await managing()._call("read q", read_answer())
+    with pytest.raises(errors.InvalidMessageError):
+        await managing(get_queue=answering(failure)).entity_exists("q")
 
 
 async def test_section_3_depths_are_those_of_queues_with_the_prefix_in_any_case() -> None:

@@ -23,7 +23,13 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import QueueSettings
-from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, SdkAdministration, split_subscription
+from servicebus_pair.core.sdk.administration.data_plane import (
+    QueueDepth,
+    SdkAdministration,
+    count_of,
+    held_messages,
+    split_subscription,
+)
 from servicebus_pair.core.sdk.http.guarded_transport import GuardedTransport
 
 _PROPERTY_NAMES: Final = {
@@ -80,7 +86,7 @@ class ArmAdministration(SdkAdministration):
                     active=_count(properties, "activeMessageCount"),
                     scheduled=_count(properties, "scheduledMessageCount"),
                     dead_lettered=_count(properties, "deadLetterMessageCount"),
-                    size_bytes=int(properties.get("sizeInBytes") or 0),
+                    size_bytes=count_of(properties.get("sizeInBytes")),
                 )
                 for path, properties in listed
                 if path.casefold().startswith(folded)
@@ -90,9 +96,7 @@ class ArmAdministration(SdkAdministration):
         """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
         properties = await self._get(path)
         with _reading(f"read {path}"):
-            counts = (properties.get("countDetails") or {}).values()
-            # Deferred messages are in the total only.
-            return max(int(properties.get("messageCount") or 0), sum(int(count or 0) for count in counts))
+            return held_messages(properties.get("messageCount"), (properties.get("countDetails") or {}).values())
 
     async def set_sending(self, path: str, *, enabled: bool) -> None:
         """Set the queue's status to Active or to SendDisabled."""
@@ -194,7 +198,7 @@ def _properties(queue: Any) -> Mapping[str, Any]:
 
 
 def _count(properties: Mapping[str, Any], name: str) -> int:
-    return int((properties.get("countDetails") or {}).get(name) or 0)
+    return count_of((properties.get("countDetails") or {}).get(name))
 
 
 def _settings(properties: Mapping[str, Any]) -> QueueSettings:

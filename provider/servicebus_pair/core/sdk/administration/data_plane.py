@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -17,8 +17,10 @@ from servicebus_pair.core.model.errors import (
     AuthorizationError,
     EntityExistsError,
     EntityNotFoundError,
+    InvalidMessageError,
     ServerBusyError,
     ServiceError,
+    ServiceFaultError,
 )
 from servicebus_pair.core.model.logs import guard_library_logs
 from servicebus_pair.core.model.options import Endpoint
@@ -30,6 +32,8 @@ from servicebus_pair.core.sdk.http.guarded_transport import GuardedTransport, bo
 
 _CALL_TIMEOUT: Final = 30.0
 _MAX_TIME_SPAN_DAYS: Final = 10_675_199
+# As of JSON.
+_MAX_COUNT: Final = 2**53
 _SUBSCRIPTION: Final = re.compile(r"(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)
 _MANAGE_REQUIRED: Final = (401, 403)
 _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
@@ -109,11 +113,14 @@ class SdkAdministration:
     async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
         """Count a call and bound it. :raises ServiceError: classified."""
         self._meter.count(Operation.MANAGE)
-        try:
-            with bounded_call():
+        with bounded_call() as answered:
+            try:
                 return await asyncio.wait_for(call, _CALL_TIMEOUT)
-        except Exception as failure:
-            raise classify_http(failure, f"{action} on {self._where}") from failure
+            except Exception as failure:
+                error = classify_http(failure, where := f"{action} on {self._where}")
+                if isinstance(error, InvalidMessageError) and answered():
+                    error = ServiceFaultError(f"{where}: the answer cannot be read: {error_text(failure)}")
+                raise error from failure
 
 
 class ServiceBusAdministration(SdkAdministration):
@@ -158,10 +165,10 @@ class ServiceBusAdministration(SdkAdministration):
             return [
                 QueueDepth(
                     path=queue.name,
-                    active=queue.active_message_count or 0,
-                    scheduled=queue.scheduled_message_count or 0,
-                    dead_lettered=queue.dead_letter_message_count or 0,
-                    size_bytes=queue.size_in_bytes or 0,
+                    active=count_of(queue.active_message_count),
+                    scheduled=count_of(queue.scheduled_message_count),
+                    dead_lettered=count_of(queue.dead_letter_message_count),
+                    size_bytes=count_of(queue.size_in_bytes),
                 )
                 async for queue in self._client.list_queues_runtime_properties()
                 if queue.name.casefold().startswith(folded)
@@ -171,16 +178,19 @@ class ServiceBusAdministration(SdkAdministration):
 
     async def message_count(self, path: str) -> int:
         """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
-        properties = await self._call(f"count {path}", self._client.get_queue_runtime_properties(path))
-        counts = (
-            properties.active_message_count,
-            properties.scheduled_message_count,
-            properties.dead_letter_message_count,
-            properties.transfer_message_count,
-            properties.transfer_dead_letter_message_count,
-        )
-        # Deferred messages are in the total only.
-        return max(properties.total_message_count or 0, sum(count or 0 for count in counts))
+
+        async def read() -> int:
+            properties = await self._client.get_queue_runtime_properties(path)
+            counts = (
+                properties.active_message_count,
+                properties.scheduled_message_count,
+                properties.dead_letter_message_count,
+                properties.transfer_message_count,
+                properties.transfer_dead_letter_message_count,
+            )
+            return held_messages(properties.total_message_count, counts)
+
+        return await self._call(f"count {path}", read())
 
     async def set_sending(self, path: str, *, enabled: bool) -> None:
         """Set the queue's status to Active or to SendDisabled."""
@@ -204,6 +214,27 @@ class ServiceBusAdministration(SdkAdministration):
         return await self._exists("queue", path, self._client.get_queue(path)) or await self._exists(
             "topic", path, self._client.get_topic(path)
         )
+
+
+def count_of(value: Any) -> int:
+    """Return what an answer counts, 0 where it says nothing. :raises ServiceFaultError: that is impossible."""
+    count = int(value or 0)
+    if not 0 <= count <= _MAX_COUNT:
+        raise ServiceFaultError("the answer has a count below 0 or above 2^53")
+    return count
+
+
+def held_messages(total: Any, counts: Iterable[Any]) -> int:
+    """Return how many messages a queue holds, which may be deleted if it is empty.
+
+    :param total: of all messages; deferred ones are in no other count.
+    :param counts: of each kind.
+    :raises ServiceFaultError: the answer does not say, or a count is impossible.
+    """
+    counts = tuple(counts)
+    if {total, *counts} == {None}:
+        raise ServiceFaultError("the answer does not say how many messages the queue holds")
+    return max(count_of(total), sum(map(count_of, counts)))
 
 
 def split_subscription(path: str) -> tuple[str, str] | None:

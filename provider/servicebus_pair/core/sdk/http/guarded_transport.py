@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -35,11 +35,15 @@ _left: ContextVar[list[int] | None] = ContextVar("_left", default=None)
 
 
 @contextmanager
-def bounded_call() -> Iterator[None]:
-    """Bound the answers to all requests of one call, such as the pages of a listing, which may have no end."""
-    token = _left.set([_MAX_CALL_BYTES])
+def bounded_call() -> Iterator[Callable[[], bool]]:
+    """Bound the answers to all requests of one call, such as the pages of a listing, which may have no end.
+
+    :returns: whether any of an answer has been read.
+    """
+    left = [_MAX_CALL_BYTES]
+    token = _left.set(left)
     try:
-        yield
+        yield lambda: left[0] < _MAX_CALL_BYTES
     finally:
         _left.reset(token)
 
