@@ -74,6 +74,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "sender_patches._FRAME_OVERHEAD": 256,
             "data_plane._CALL_TIMEOUT": 30.0,
             "data_plane._MAX_TIME_SPAN_DAYS": 10_675_199,
+            "data_plane._MAX_COUNT": 9_007_199_254_740_992,
             "entity_lookup._LOOKUP_TIMEOUT": 2.0,
             "entity_lookup._CACHE_TTL": 30.0,
             "error_mapping._MAX_CHARACTERS": 300,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +16,9 @@ from tests.core.support.frames import FrameConnection
 
 pytestmark = pytest.mark.fast_sdk
 
-# Two frames on channel 5: a transfer (0x14) and a flow (0x13), each with an empty list.
+# Two frames on channel 5: a transfer (0x14) without fields, and a flow (0x13).
 TRANSFER = b"\x00\x00\x00\x0c\x02\x00\x00\x05\x00\x53\x14\x45"
-FLOW = b"\x00\x00\x00\x0c\x02\x00\x00\x05\x00\x53\x13\x45"
+FLOW = b"\x00\x00\x00\x12\x02\x00\x00\x05\x00\x53\x13\xc0\x05\x04\x40\x43\x43\x43"
 EMPTY = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
@@ -98,7 +99,9 @@ def test_only_private_errors_of_the_sdk_are_mapped() -> None:
     mapped, other = ConnectionError("mapped"), ConnectionError("other")
     transport = SimpleNamespace(create_servicebus_exception=lambda *_, **__: mapped)
     owner = SimpleNamespace(_amqp_transport=transport, _config=SimpleNamespace(custom_endpoint_address=None))
-    assert mapped_error(owner, AMQPException(b"amqp:internal-error")) is mapped
+    # The others are those of code that believes what the service sent.
+    for failure in (AMQPException(b"amqp:internal-error"), ValueError(), TypeError(), IndexError(), struct.error()):
+        assert mapped_error(owner, failure) is mapped
     assert mapped_error(owner, other) is other
 
 

@@ -94,10 +94,11 @@ async def test_every_other_frame_is_given_to_the_sdk() -> None:
     handler, raw = opened()
     fields = [uint(HANDLE), uint(0), binary(b"tag"), uint(0), FALSE, FALSE]
     answers = [FALSE, uint(1), NULL, TRUE, ACCEPTED]
-    others = [frame(kind, fields) for kind in (0x10, 0x11, 0x12, 0x13, 0x16, 0x17, 0x18)]
-    others += [frame(kind, answers) for kind in (0x12, 0x13, 0x16, 0x17, 0x18)]
+    session = [NULL, uint(1), uint(2), uint(3)]
+    kinds = {0x10: [], 0x11: session, 0x12: [binary(b"l"), uint(HANDLE), TRUE], 0x13: session, 0x16: [uint(HANDLE)]}
+    others = [frame(kind, given) for kind, given in {**kinds, 0x17: [], 0x18: []}.items()]
     # Lists of the other two forms.
-    others += [in_frame(section(kind, b"\x45")) for kind in (0x14, 0x15)]
+    others.append(in_frame(section(0x18, b"\x45")))
     others += [
         in_frame(section(kind, struct.pack(">BII", 0xD0, 4 + len(b"".join(items)), len(items)) + b"".join(items)))
         for kind, items in ((0x14, fields), (0x15, answers))
@@ -191,6 +192,15 @@ async def test_messages_that_were_not_asked_for_are_not_kept_without_limit() -> 
     # Also while it waits for something else.
     [failure] = (await raw.settle([0], Settlement.COMPLETE, timeout=1.0)).values()
     assert "sent 101 messages that were not asked for" in str(failure)
+
+
+async def test_numbers_of_a_session_and_a_link_begin_again_with_zero() -> None:
+    """AMQP 1.0, section 2.8.10: a service may begin with any number."""
+    handler, raw = opened()
+    handler._session.next_incoming_id = handler._link.delivery_count = 2**32 - 1
+    handler.feed(transfer(0))
+    assert len(await raw.receive(max_messages=1, wait=1.0, should_stop=never)) == 1
+    assert (handler._session.next_incoming_id, handler._link.delivery_count) == (0, 0)
 
 
 def transfer(number: int) -> bytes:

@@ -25,6 +25,8 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final
 
+from servicebus_pair.core.sdk._private.frame_fields import checked
+
 MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 """How many null, true, false, 0 or empty lists an array may hold that writes them without any bytes."""
 # The service takes messages of up to 100 MB.
@@ -119,10 +121,13 @@ def check_settled(first: object, last: object) -> None:
 @cache
 def limit_messages() -> None:
     """Check each frame and part of a message before the SDK keeps it, and each settlement; done once per process."""
+    from azure.servicebus._pyamqp.aio import _transport_async
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
     from azure.servicebus._pyamqp.aio._sender_async import SenderLink
     from azure.servicebus._pyamqp.aio._transport_async import AsyncTransport, WebSocketTransportAsync
 
+    frames: Any = _transport_async
+    frames.decode_frame = checked(frames.decode_frame)
     transport: Any
     for transport in (AsyncTransport, WebSocketTransportAsync):
         transport._read = _reading_checked(transport._read)

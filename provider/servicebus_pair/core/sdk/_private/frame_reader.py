@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is one
 from typing import Any, Final
 
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk._private.decode_limits import check_frame_size
+from servicebus_pair.core.sdk._private.frame_fields import checked
 
 _log = get_logger(__name__)
 # The SDK's state of a link that is attached.
@@ -123,7 +125,8 @@ class FrameReader:
         from azure.servicebus._pyamqp._decode import decode_frame
 
         (channel,) = _read_channel(data, start + 6)
-        await self._connection._process_incoming_frame(channel, decode_frame(memoryview(data)[performative:end]))
+        frame = checked(decode_frame)(memoryview(data)[performative:end])
+        await self._connection._process_incoming_frame(channel, frame)
 
 
 def now() -> float:
@@ -154,7 +157,7 @@ def mapped_error(owner: Any, failure: Exception) -> Exception:
     """
     from azure.servicebus._pyamqp.error import AMQPException
 
-    if not isinstance(failure, AMQPException):
+    if not isinstance(failure, AMQPException | ValueError | TypeError | LookupError | StructError):
         return failure
     mapped: Exception = owner._amqp_transport.create_servicebus_exception(
         _log, failure, custom_endpoint_address=owner._config.custom_endpoint_address

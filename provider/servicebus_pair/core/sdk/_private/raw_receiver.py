@@ -38,6 +38,8 @@ _ACCEPTED: Final = b"\x00\x53\x24"
 _TRUE: Final = (b"\x41", b"\x56\x01")
 # Positions of fields (AMQP 1.0, sections 2.7.5 and 2.7.6).
 _MORE: Final = 5
+# After it, sequence numbers begin again with 0 (AMQP 1.0, section 2.8.10).
+_MAX_NUMBER: Final = 0xFFFF_FFFF
 # Seconds. Listening ends so often, to ask whether it should stop; and a queue is silent after two such pauses.
 _LISTEN: Final = 0.2
 _PAUSE: Final = 0.05
@@ -266,7 +268,7 @@ class RawReceiver:
                 at = value_end(data, at)
             more = data[at : value_end(data, at)] in _TRUE
         session, link = self._session, self._link
-        session.next_incoming_id += 1
+        session.next_incoming_id = (session.next_incoming_id + 1) & _MAX_NUMBER
         session.incoming_window -= 1
         session.remote_outgoing_window -= 1
         if number is not None:
@@ -279,7 +281,7 @@ class RawReceiver:
         if self._partial:
             message = bytes(self._partial) + message
             self._partial.clear()
-        link.delivery_count += 1
+        link.delivery_count = (link.delivery_count + 1) & _MAX_NUMBER
         link.current_link_credit -= 1
         check_credit(link.current_link_credit, given=self._most_credit)
         self._window.add(len(message))
