@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ _MAX_SUMMARY_BYTES: Final = 2**20
 # A missing summary is looked for again after this time; one that was found is final.
 _RETRY_SECONDS: Final = 30.0
 _MAX_SUMMARIES: Final = 5000
+_QUEUED: Final = (inf, None)
 _LOCAL_SCHEMES: Final = ("file", "local")
 # Beyond it a browser rounds.
 _LARGEST: Final = 2**53
@@ -86,20 +88,17 @@ class ReportStore:
         look_again, found = self._found.get(key, (0.0, None))
         if found is None and now >= look_again:
             if len(self._found) >= _MAX_SUMMARIES:
-                self._found.clear()
-            self._found[key] = now + _RETRY_SECONDS, None
-            self._summaries.submit(self._look_up, key)
+                for known in [each for each in list(self._found) if self._found[each] != _QUEUED]:
+                    del self._found[known]
+            # Queued once: behind a store that is slow, or hangs, lookups would pile up without limit.
+            if len(self._found) < _MAX_SUMMARIES:
+                self._found[key] = _QUEUED
+                self._summaries.submit(self._look_up, key)
         return found
 
     def _look_up(self, key: tuple[str, str]) -> None:
-        content = self._read(*key, "summary.json", _MAX_SUMMARY_BYTES)
-        try:
-            summary = {} if content is None else json.loads(content)
-            lost, verdict = summary["totals"]["lost"], summary.get("judgement")
-        except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
-            return
-        if isinstance(lost, int) and not isinstance(lost, bool) and 0 <= lost <= _LARGEST:
-            self._found[key] = float("inf"), ReportSummary(lost, verdict if verdict in _VERDICTS else None)
+        summary = _parse_summary(self._read(*key, "summary.json", _MAX_SUMMARY_BYTES))
+        self._found[key] = (time.monotonic() + _RETRY_SECONDS if summary is None else inf), summary
 
     def _read(self, dag_id: str, run_id: str, name: str, limit: int) -> bytes | None:
         folders = report_path(dag_id, run_id)
@@ -115,6 +114,17 @@ class ReportStore:
             _log.warning("dag_id=%r run_id=%r: its %s cannot be read: %s", dag_id, run_id, name, type(error).__name__)
             return None
         return content if len(content) <= limit else None
+
+
+def _parse_summary(content: bytes | None) -> ReportSummary | None:
+    try:
+        summary = {} if content is None else json.loads(content)
+        lost, verdict = summary["totals"]["lost"], summary.get("judgement")
+    except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
+        return None
+    if not isinstance(lost, int) or isinstance(lost, bool) or not 0 <= lost <= _LARGEST:
+        return None
+    return ReportSummary(lost, verdict if verdict in _VERDICTS else None)
 
 
 def _read_file(root: str, parts: Sequence[str], limit: int) -> bytes:

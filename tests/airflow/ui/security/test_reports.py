@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -129,6 +130,25 @@ def test_a_summary_that_is_no_summary_proves_nothing(tmp_path: Path, summary: st
     assert store.summary("flights_recovery", "manual__1") is None
     store._summaries.submit(lambda: None).result(timeout=10)
     assert store.summary("flights_recovery", "manual__1") is None
+
+
+def test_lookups_do_not_pile_up_behind_a_store_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reports_module, "_MAX_SUMMARIES", 3)
+    clock, queued = itertools.count(step=1000), list[tuple[str, str]]()
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    store = ReportStore(str(tmp_path))
+    monkeypatch.setattr(store._summaries, "submit", lambda _, key: queued.append(key))
+
+    for _ in range(5):
+        for number in range(5):
+            store.summary("flights_recovery", f"manual__{number}")
+
+    assert queued == [("flights_recovery", f"manual__{number}") for number in range(3)]
+    for key in queued:
+        store._look_up(key)
+    for number in range(5):
+        store.summary("flights_recovery", f"manual__{number}")
+    assert len(queued) == 6
 
 
 def test_reports_may_lie_in_an_object_store(tmp_path: Path):
