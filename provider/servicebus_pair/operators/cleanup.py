@@ -9,7 +9,7 @@ from airflow.sdk import Context, XComArg
 
 from servicebus_pair.airflow_runtime.validators import boolean, choice, optional_path_list
 from servicebus_pair.core import CleanupReport
-from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 __all__ = ["BacklogCleanupError", "ServiceBusPairCleanupOperator"]
@@ -37,7 +37,7 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
     :param what: ``extra`` for queues with an index beyond the connection's ``backlog_queue_count``, ``all`` for every
         backlog queue of the pair, to decommission it (templated).
     :param only: delete only these of them, such as the approved ``planned`` queues of a dry run; a list, or a text
-        with commas; no restriction when not given or an empty text (templated).
+        with commas; no restriction when not given or an empty text, which the result of a task may not be (templated).
     :param plan_only: a dry run: only list the queues that would be checked (templated).
     :param force: delete queues that hold messages too; **those messages are lost** (templated).
     :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
@@ -61,6 +61,7 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
         super().__init__(**kwargs)
         self.what = what
         self.only = only
+        self._only_is_result = hasattr(only, "resolve")
         self.plan_only = plan_only
         self.force = force
         self.check_parameters()
@@ -69,6 +70,10 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
         """Delete the queues, or list them."""
         everything = _scope("what", self.what) == _ALL
         plan_only, force = boolean("plan_only", self.plan_only), boolean("force", self.force)
+        if self._only_is_result and self.only in (None, ""):
+            raise ConfigurationError(
+                f"only is {self.only!r}: the task that names the queues has no result; nothing was deleted"
+            )
         only = optional_path_list("only", self.only)
         async with self.hook.pair() as pair:
             planned = await pair.plan_cleanup(everything=everything, only=only)

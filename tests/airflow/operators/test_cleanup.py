@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from airflow.sdk import DAG
 
+from servicebus_pair.core.errors import ConfigurationError
 from tests.airflow.conftest import BACKLOG, Pair, RunDag, define_connection, run_task
 from tests.airflow.support.queues import queue_names, send_directly
 from tests.airflow.support.tasks import cleanup, provision
@@ -44,3 +46,13 @@ def test_force_deletes_all_queues_with_messages(pair: Pair, run_dag: RunDag, mon
 
     assert (len(every), sorted(done["deleted"])) == (6, every)
     assert queue_names(pair.secondary["contoso-dr"]) == []
+
+
+@pytest.mark.parametrize("rendered", [None, ""])
+async def test_a_task_that_names_no_queues_does_not_choose_all(rendered: str | None):
+    with DAG("cleans", schedule=None):
+        operator = cleanup(only=provision().output)
+    operator.only = rendered
+
+    with pytest.raises(ConfigurationError, match=r"only is .*: the task that names the queues has no result"):
+        await operator.aexecute({})
