@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from servicebus_pair.core.ledger import folded
 from servicebus_pair.core.ledger.folded import folded_problem, folded_twice, footer_problem, read_fold_list
+from servicebus_pair.core.ledger.parquet_pages import page_sizes
 from servicebus_pair.core.ledger.segments import ledger_storage
 from servicebus_pair.core.model.errors import ConfigurationError
 
@@ -107,6 +109,29 @@ def test_the_pages_of_a_parquet_file_are_as_large_and_as_many_as_compact_writes(
     path.write_bytes(content)
     with path.open("rb") as file:
         assert folded_problem(read, file) == "is damaged: the header of a page has no sizes"
+
+
+def test_the_pages_of_a_parquet_file_unpack_to_a_limited_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, rows = tmp_path / "a.parquet", {"id": [os.urandom(8).hex() for _ in range(5000)]}
+    assert problem_of(path, rows) is None
+    for more, problem in ((0, None), (1, "has larger or more pages than compact writes")):
+        sizes = [LARGEST_PAGE] * 16 + [256 * path.stat().st_size + more]
+        monkeypatch.setattr(folded, "page_sizes", lambda *_, sizes=sizes: iter(sizes))
+        assert problem_of(path, rows) == problem
+
+
+@pytest.mark.parametrize(("values", "is_damaged"), [(0, False), (10, False), (11, True), (-1, True)])
+def test_a_dictionary_has_no_more_values_than_bytes(values: int, is_damaged: bool) -> None:
+    """A reader makes room for all values that the header of the page says."""
+    header = bytes([0x15, 4, 0x15, 20, 0x15, 20, 0x4C, 0x15, 2 * values if values >= 0 else 1, 0, 0])
+    column = SimpleNamespace(dictionary_page_offset=0, data_page_offset=None, total_compressed_size=len(header) + 10)
+    group = SimpleNamespace(num_columns=1, column=lambda _: column)
+    sizes = page_sizes(BytesIO(header + b"x" * 10), SimpleNamespace(num_row_groups=1, row_group=lambda _: group))
+    if is_damaged:
+        with pytest.raises(ValueError, match="a dictionary has more values than bytes"):
+            list(sizes)
+    else:
+        assert list(sizes) == [10]
 
 
 def test_the_metadata_of_a_parquet_file_is_of_a_limited_size() -> None:

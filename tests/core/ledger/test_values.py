@@ -36,6 +36,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "folded._FOOTER_END": 8,
             "folded._MAX_FOOTER_BYTES": 67_108_864,
             "folded._MAX_PAGE_BYTES": 16_777_216,
+            "folded._MAX_RATIO": 256,
             "folded._PAGE_BYTES": 1024,
             "parquet_pages._MAX_DEPTH": 16,
             "parquet_pages._MAX_HEADER_BYTES": 65_536,

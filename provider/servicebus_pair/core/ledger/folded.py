@@ -27,6 +27,8 @@ _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's are
 _MAX_GROUP_BYTES: Final = 1 << 28
 # pyarrow begins a new page after a megabyte, which it looks for every 1024 records.
 _MAX_PAGE_BYTES: Final = 16 << 20
+# Of ids that have a hundred characters in common, which are packed best, it is about sixty.
+_MAX_RATIO: Final = 256
 _MAX_FOOTER_BYTES: Final = 64 << 20
 _FOOTER_END: Final = 8
 _MAGIC: Final = b"PAR1"
@@ -58,6 +60,7 @@ def _page_problem(file: BinaryIO, metadata: Any, size_bytes: int) -> str | None:
     except ValueError as error:
         return f"is damaged: {error}"
     is_written = len(sizes) <= limit and max(sizes, default=0) <= _MAX_PAGE_BYTES
+    is_written &= sum(sizes) <= _MAX_GROUP_BYTES + _MAX_RATIO * size_bytes
     return None if is_written else "has larger or more pages than compact writes"
 
 

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, Final
 
 _MAX_HEADER_BYTES: Final = 65_536
 _MAX_DEPTH: Final = 16
-_UNPACKED, _PACKED = 0x2, 0x3  # fields
+_UNPACKED, _PACKED, _DICTIONARY = 0x2, 0x3, 0x7  # fields
+_VALUES: Final = 0x1  # of a page, in the structure about its kind
 _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0x3, 0x7, 0x8, 0x9, 0xA, 0xB, 0xC
 
 
@@ -34,6 +35,9 @@ def page_sizes(file: BinaryIO, metadata: Any) -> Iterator[int]:
                     raise ValueError("the header of a page is cut off") from None
                 if min(start, fields.get(_PACKED, -1), fields.get(_UNPACKED, -1)) < 0:
                     raise ValueError("the header of a page has no sizes")
+                # Readers make room for them before they read one.
+                if not 0 <= fields.get(_DICTIONARY, 0) <= fields[_UNPACKED]:
+                    raise ValueError("a dictionary has more values than bytes")
                 yield fields[_UNPACKED]
                 start += header.position + fields[_PACKED]
 
@@ -46,7 +50,7 @@ class _Reader:
         self.position = 0
 
     def struct(self, depth: int = 0) -> dict[int, int]:
-        """Return the whole numbers of a structure by field."""
+        """Return the whole numbers of a structure by field, and of a structure in it how many values a page has."""
         if depth > _MAX_DEPTH:
             raise ValueError("the header of a page is nested too deeply")
         fields: dict[int, int] = {}
@@ -61,10 +65,10 @@ class _Reader:
 
     def _value(self, kind: int, depth: int) -> int | None:
         if kind == _STRUCT:
-            self.struct(depth + 1)
-        elif kind in {_LIST, _SET, _MAP}:
+            return self.struct(depth + 1).get(_VALUES)
+        if kind in {_LIST, _SET, _MAP}:
             raise ValueError("the header of a page has a list")  # none is defined
-        elif kind == _BINARY:
+        if kind == _BINARY:
             length = self._varint()  # first, because it moves the position
             self.position += length
         elif kind == _DOUBLE:
