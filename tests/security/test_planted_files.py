@@ -24,6 +24,7 @@ from servicebus_pair.core.errors import ConfigurationError, SpoolError
 from servicebus_pair.core.events import MessageRef, MessagesAccepted, Route
 from servicebus_pair.core.ledger import PublishManifest, count_ledger, folded_twice, open_files
 from servicebus_pair.core.ledger.partitions import partition_path
+from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.model.interfaces import SystemClock
 from servicebus_pair.core.model.regular_files import IrregularFileError
 from servicebus_pair.core.model.results import SendResult
@@ -108,6 +109,21 @@ def test_what_is_planted_in_a_ledger_is_no_record(tmp_path: Path, plant: Plant):
     assert waited_for == ([planted] if planted.is_file() and not planted.is_symlink() else [])
     assert fold(str(tmp_path), str(ledger.path.parent.relative_to(tmp_path))) == (1, 1)
     assert os.path.lexists(planted)
+
+
+@pytest.mark.parametrize(
+    "line", [json.dumps({**RECORD, "id": "x" * 5000}), json.dumps({**RECORD, "run": "é" * 2049}), "{}"]
+)
+def test_what_no_writer_writes_is_not_folded_with_records(tmp_path: Path, line: str):
+    """Readers would refuse all that is folded with it, or pass over it."""
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(MessagesAccepted("q", Route.PRIMARY, None, (MessageRef("m", 9),), time.time()))
+    planted, closing = ledger.path.with_name("0.jsonl"), json.dumps({"kind": "closed", "records": 9})
+    holding(f"{line}\n" * 9 + f"{closing}\n")(planted)
+
+    assert fold(str(tmp_path), str(ledger.path.parent.relative_to(tmp_path))) == (1, 1)
+    assert planted.exists()
+    assert len([each for each in read_records(tmp_path) if each is not None]) == 1
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -481,5 +497,7 @@ def test_an_object_that_no_spool_writes_is_not_read_into_memory(monkeypatch: pyt
         storage.replace(str(size), b"x" * size)
 
     assert storage.read("10") == b"x" * 10
-    with pytest.raises(IrregularFileError, match="larger than 10 bytes"):
-        storage.read("11")
+    for size_before in (11, 10, None):  # it is replaced before it is read
+        monkeypatch.setattr(storage._files, "size", lambda _, size=size_before: size)
+        with pytest.raises(IrregularFileError, match="larger than 10 bytes"):
+            storage.read("11")

@@ -47,7 +47,11 @@ def test_tasks_read_about_as_much_as_each_other() -> None:
 
 @pytest.mark.parametrize(
     "offset",
-    [{"flights": 120}, {"claims": 3}, *({"claims": {"q": {"": each}}} for each in ("x", "5-1", "0", 7))],
+    [
+        {"flights": 120},
+        {"claims": 3},
+        *({"claims": {"q": {"": each}}} for each in ("x", "5-1", "0", 7, "1,1", "1-3,2")),
+    ],
 )
 def test_checkpoint_of_another_mode_is_refused(offset: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="mode=peek; start with a new checkpoint"):

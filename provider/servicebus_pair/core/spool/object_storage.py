@@ -59,9 +59,13 @@ class ObjectStorage:
         path = self._path(name)
         # A listing that its library remembers does not know what another process has written since.
         self._files.invalidate_cache()
-        if (self._files.size(path) or 0) > MAX_FILE_BYTES:
+        size, content = self._files.size(path), b""
+        if size is None or 0 < size <= MAX_FILE_BYTES:  # of an empty object, stores refuse to read a part
+            # It may be replaced by a larger one meanwhile.
+            content = bytes(self._files.cat_file(path, start=0, end=MAX_FILE_BYTES + 1))
+        if max(size or 0, len(content)) > MAX_FILE_BYTES:
             raise IrregularFileError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", name)
-        return bytes(self._files.cat_file(path))
+        return content
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open an object for reading."""

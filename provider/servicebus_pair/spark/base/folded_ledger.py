@@ -13,14 +13,15 @@ from itertools import groupby
 from typing import BinaryIO, Final
 
 import pyarrow as pa
+from pyarrow import compute, parquet
 from pyarrow import json as arrow_json
-from pyarrow import parquet
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import (
     CLOSED,
     FOLD_LIST,
     FOLDED,
+    MAX_TEXT_BYTES,
     folded_problem,
     footer_problem,
     ledger_storage,
@@ -44,6 +45,8 @@ FOLDED_BLOCK: Final = -1
 """The block of each folded record: they are in the order of their lines."""
 _BLOCK_BYTES: Final = 32_000_000
 _MAX_CLOSING_BYTES: Final = 65_536
+# On average: a record has twice as many, and "{}" takes memory fifty times its size.
+_MIN_LINE_BYTES: Final = 32
 
 
 def check_readable(ledger: str, folders: Sequence[str] = ("",)) -> None:
@@ -145,13 +148,18 @@ class _Folding:
         self._storage.replace(names, json.dumps(files).encode())
 
     def _is_closed(self, parts: Sequence[str]) -> bool:
-        """Return whether a file, or its segments, can be folded: the last line has the number of all before it."""
+        """Return whether a file, or its segments, can be folded: the last line has the number of all before it.
+
+        What no writer has written is not folded: it would make what is folded with it unreadable.
+        """
         count, last = 0, b""
         try:
             for block in self._blocks(parts):
-                count += block.count(b"\n")
+                lines = block.count(b"\n")
+                if lines * _MIN_LINE_BYTES > len(block) or _longest_text(_parse(block)) > MAX_TEXT_BYTES:
+                    return False
+                count += lines
                 last = block.rstrip(b"\n").rpartition(b"\n")[2]
-                _parse(block)
             closing = json.loads(last) if len(last) <= _MAX_CLOSING_BYTES else None
         except (ValueError, RecursionError):  # of pyarrow, too
             return False
@@ -191,6 +199,11 @@ def _is_ledger_file(name: str) -> bool:
 
 def _base(name: str) -> str:
     return name.rpartition("/")[2]
+
+
+def _longest_text(table: pa.Table) -> int:
+    texts = [each for each in table.columns if pa.types.is_string(each.type)]
+    return max((compute.max(compute.binary_length(each)).as_py() or 0 for each in texts), default=0)
 
 
 def _parse(block: bytes) -> pa.Table:
