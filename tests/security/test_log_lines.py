@@ -99,7 +99,17 @@ def test_no_logging_call_writes_a_line_of_somebody_else(lines: Lines, calls: lis
     assert any("forged" in text for text in lines.texts)
 
 
-def test_an_error_behind_a_line_forges_none_and_discloses_nothing(lines: Lines):
+class OwnTracebacks(logging.Formatter):
+    """A formatter that makes texts of errors itself, as Airflow's."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_text = None
+        return super().format(record)
+
+
+@pytest.mark.parametrize("formatter", [logging.Formatter, OwnTracebacks])
+def test_an_error_behind_a_line_forges_none_and_discloses_nothing(lines: Lines, formatter: type[logging.Formatter]):
+    lines.setFormatter(formatter("%(levelname)s %(name)s: %(message)s"))
     try:
         int(HOSTILE)
     except ValueError:
@@ -133,7 +143,9 @@ def test_lines_of_the_sdk_disclose_nothing_outside_of_airflow_either(caplog: pyt
 
     assert len(caplog.records) >= 4 * len(CANARIES) - 8
     assert not disclosed(caplog.text)
-    assert [line for line in caplog.messages if disclosed(line) or not line.isprintable()] == []
+    messages = "\n".join(caplog.messages).splitlines()
+    assert [line for line in messages if disclosed(line) or not line.isprintable()] == []
+    assert FORGED not in messages
 
 
 def test_every_module_logs_with_safe_values():

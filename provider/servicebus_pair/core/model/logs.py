@@ -81,10 +81,12 @@ class _SafeRecords:
 
 
 def _hide_error(record: logging.LogRecord) -> None:
-    if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+    if record.exc_info and record.exc_info[1] is not None:
         lines = "".join(traceback.format_exception(record.exc_info[1])).splitlines()
-        # Indented, so that a text within it is no line of the log either.
-        record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
+        # Indented, so that a text within it is no line of the log either. In the message, as not every formatter takes
+        # the text of an error that a record has: Airflow's makes its own.
+        record.msg = "\n".join((record.getMessage(), *(f"  {printable(line)}" for line in lines)))
+        record.args = record.exc_info = record.exc_text = None
 
 
 def _safe_value(value: object) -> object:
