@@ -438,3 +438,26 @@ async def test_section_10_a_large_file_has_more_time_to_be_written(
     await spool.keep_only(batch, [new_message(b"x" * 3000)])
 
     assert {name: round(seconds, -1) for name, seconds in given.items() if seconds} == {"create": 80, "replace": 40}
+
+
+@pytest.mark.parametrize("is_mount_point", [False, True])
+@pytest.mark.parametrize("entity", ["flights", "gates"])
+async def test_section_10_nothing_is_written_where_a_mount_was(
+    tmp_path: Path, clock: ManualClock, entity: str, is_mount_point: bool
+) -> None:
+    """It would be hidden once the mount is back, which has a spool of its own."""
+    spool, folder = Spool(FolderStorage(str(tmp_path / "spool")), clock=clock, max_bytes=1 << 20), tmp_path / "spool"
+    await spool.write("flights", [new_message("a")])
+    folder.rename(tmp_path / "removed")
+    if is_mount_point:
+        folder.mkdir()
+
+    for _ in range(2):
+        with pytest.raises(SpoolError, match="is missing or empty, and was neither before; was its mount removed"):
+            await spool.write(entity, [new_message("b")])
+    assert [each for each in folder.rglob("*") if each.is_file()] == []
+    if is_mount_point:
+        folder.rmdir()
+    (tmp_path / "removed").rename(folder)
+    await spool.write(entity, [new_message("c")])
+    assert sum(each.messages for each in (await spool.survey()).values()) == 2

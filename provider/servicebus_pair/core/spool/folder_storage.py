@@ -190,6 +190,7 @@ class FolderStorage:
         """Write a file next to ``path`` and return its path; nothing is left of one that failed."""
         self._refuse_links(path.parent)
         if not path.parent.is_dir():
+            self._refuse_missing_mount()
             self._durable.clear()
         if path.parent not in self._durable:
             self._make_folder(path.parent)
@@ -211,6 +212,11 @@ class FolderStorage:
     def _refuse_links(self, folder: Path) -> None:
         # No reader follows a link: what is written there would be accepted and never delivered.
         self._without_links(folder.relative_to(self._folder).as_posix())
+
+    def _refuse_missing_mount(self) -> None:
+        # What is written below it would be hidden once the mount is back.
+        if self._folder in self._durable and not (self._folder.is_dir() and any(self._folder.iterdir())):
+            raise OSError(f"{self._folder} is missing or empty, and was neither before; was its mount removed?")
 
     def _make_folder(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
