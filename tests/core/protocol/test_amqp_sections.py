@@ -13,6 +13,7 @@ from servicebus_pair.core.protocol.amqp_sections import (
     BODY,
     SYMBOL,
     binary,
+    count_values,
     join_list,
     join_map,
     section,
@@ -150,3 +151,46 @@ def test_a_new_message_has_a_data_body_and_the_fields_that_are_given() -> None:
     )
     assert (later.header, later.annotations) == (Header(time_to_live=1500), {"x-opt-scheduled-enqueue-time": at})
     assert later.properties == Properties(reply_to_group_id="r")
+
+
+NULLS = b"\xd0" + struct.pack(">II", 4 + 300, 300) + b"\x40" * 300
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (b"", 0),
+        (section(BODY, binary(b"x" * 300)), 1),
+        (section(BODY, binary(b"")) * 7, 7),
+        (section(BODY, b"\x45"), 1),
+        (section(BODY, join_list([uint(1), text("a"), b"\x45"])), 4),
+        (section(BODY, join_map([uint(1), section(5, join_list([uint(2)]))])), 4),
+        (join_list([NULLS] * 3), 1 + 3 + 900),
+        # An array, as many as it has bytes.
+        (b"\xe0\x04\x02\x50\x01\x02", 6),
+    ],
+)
+def test_values_are_counted_also_within_others(data: bytes, count: int) -> None:
+    assert count_values(data, 5_000) == count
+    assert count_values(memoryview(data), 5_000) == count
+
+
+def test_no_more_values_are_counted_than_asked_for() -> None:
+    assert 10 < count_values(section(BODY, join_list([NULLS] * 50_000)), 10) <= 312
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        b"\xc0\x00\x01\x40",  # ends before its count
+        b"\xc0\x02\x02\x40",  # a second item behind its end
+        b"\xc0\x03\x01\x40\x40",  # an item more than it has
+        b"\xd0" + struct.pack(">II", 5, 65_000) + b"\x40",
+        b"\xc1\x03\x01\xa1\x05",  # an item that ends behind it
+    ],
+)
+def test_a_list_or_map_that_does_not_end_with_its_items_is_refused(lie: bytes) -> None:
+    """A decoder that believes the number of items would find others than were counted."""
+    for data in (lie + b"\x40" * 9, join_list([lie, *[b"\x40"] * 9])):
+        with pytest.raises(ValueError, match=r"does not end with its items|no AMQP value begins"):
+            count_values(data, 100)

@@ -22,6 +22,7 @@ STRING: Final = 0xA1
 SYMBOL: Final = 0xA3
 LIST: Final = 0xC0
 MAP: Final = 0xC1
+_ARRAY: Final = 0xE0
 _WIDE: Final = 0x10
 _EMPTY_LIST: Final = 0x45
 _DESCRIBED: Final = 0
@@ -30,6 +31,7 @@ _BYTES_BY_CATEGORY: Final = {0x4: 1, 0x5: 2, 0x6: 3, 0x7: 5, 0x8: 9, 0x9: 17}
 _BYTES: Final = tuple(_BYTES_BY_CATEGORY.get(constructor >> 4, 0) for constructor in range(256))
 # Where the items of a list or map begin.
 _FIRST_ITEM: Final = {LIST: 3, MAP: 3, LIST | _WIDE: 9, MAP | _WIDE: 9, _EMPTY_LIST: 1}
+_COUNTED: Final = (LIST, MAP, LIST | _WIDE, MAP | _WIDE)
 _FIRST_CHARACTER: Final = {**dict.fromkeys((0xA0, 0xA1, 0xA3), 2), **dict.fromkeys((0xB0, 0xB1, 0xB3), 5)}
 _UINT: Final = Struct(">BI").pack
 _COMPOUND: Final = Struct(">BII").pack
@@ -38,7 +40,7 @@ _read_size: Final = Struct(">I").unpack_from
 _NARROW_LIMIT: Final = 256
 
 
-def value_end(data: bytes, start: int) -> int:
+def value_end(data: bytes | memoryview, start: int) -> int:
     """Return where the value ends that begins at ``start``.
 
     :raises ValueError, IndexError, struct.error: no value begins there, or it is truncated.
@@ -73,6 +75,33 @@ def split(compound: bytes) -> list[bytes]:
         items.append(compound[start:end])
         start = end
     return items
+
+
+def count_values(data: bytes | memoryview, most: int) -> int:
+    """Count the values of sections, those within lists and maps as well, until there are more than ``most``.
+
+    An array counts as many as it has bytes.
+
+    :raises ValueError, IndexError, struct.error: they are none, or a list or map ends elsewhere than its items.
+    """
+    count = 0
+    waiting: list[tuple[int, int, int | None]] = [(0, len(data), None)]
+    while waiting and count <= most:
+        start, end, declared = waiting.pop()
+        items = 0
+        while start < end and count <= most:
+            items, following = items + 1, value_end(data, start)
+            while data[start] == _DESCRIBED:
+                start = value_end(data, start + 1)
+            constructor = data[start]
+            count += following - start if constructor >= _ARRAY else 1
+            if constructor in _COUNTED:
+                size = _read_size(data, start + 5)[0] if constructor & _WIDE else data[start + 2]
+                waiting.append((start + _FIRST_ITEM[constructor], following, size))
+            start = following
+        if count <= most and (start != end or declared not in (None, items)):
+            raise ValueError("an AMQP list or map does not end with its items")
+    return count
 
 
 def text_of(value: bytes) -> str | None:

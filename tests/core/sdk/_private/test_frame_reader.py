@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp.error import AMQPException
 
+from servicebus_pair.core.sdk._private import frame_reader
 from servicebus_pair.core.sdk._private.frame_reader import FrameReader, mapped_error
 from tests.core.support.frames import FrameConnection
 
@@ -40,6 +41,19 @@ async def test_a_frame_is_taken_or_given_to_the_sdk() -> None:
     assert taken == [TRANSFER[8:]] * 2
     assert connection.given == [(5, 0x13)]
     assert not await frames.listen(0.01)
+
+
+async def test_others_get_a_turn_while_many_frames_are_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_reader, "_MAX_PROCESSING", 0.0)
+    connection, taken, seen = FrameConnection(), list[bytes](), list[int]()
+    frames = reader(connection, taken)
+    connection.reader.feed_data(TRANSFER * 9)
+    listening = asyncio.create_task(frames.listen(1.0))
+    while not listening.done():
+        await asyncio.sleep(0)
+        seen.append(len(taken))
+    assert len(taken) == 9
+    assert set(range(1, 10)) <= set(seen)
 
 
 @pytest.mark.parametrize("cut", range(1, 12))

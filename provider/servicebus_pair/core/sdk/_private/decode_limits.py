@@ -13,7 +13,10 @@ reads while it waits for something else, such as a confirmation, would keep all 
 *Frames.* The SDK allocates what the first bytes of a frame announce, which are up to 4 GiB.
 
 *Settlements of what was not sent.* The SDK lists every id from the first to the last one that a frame names: 32 GB for
-one frame of a hostile namespace.
+one frame of a hostile namespace. Here it gets those that are pending.
+
+*Messages of millions of values.* The SDK decodes a message at once: one of 100 MB of empty values holds the event loop
+for half a minute.
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -25,6 +28,7 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final
 
+from servicebus_pair.core.protocol.amqp_sections import count_values
 from servicebus_pair.core.sdk._private.frame_fields import checked
 
 MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
@@ -37,8 +41,9 @@ _MAX_CREDIT: Final = 5_000
 _MAX_FRAME_BYTES: Final = 2**24
 _FRAME_HEADER_BYTES: Final = 8
 _PROTOCOL_HEADER: Final = b"AMQP"
-# More than a session lets anybody send unsettled.
-_MAX_SETTLED: Final = 2**16
+# Smaller messages are decoded in less than half a second, whatever they are.
+_SMALL_MESSAGE_BYTES: Final = 2**20
+_MAX_VALUES: Final = 1_000_000
 # Positions in the SDK's tuple forms of a transfer and of a disposition (AMQP 1.0, sections 2.7.5 and 2.7.6).
 _PAYLOAD: Final = 11
 _FIRST: Final = 1
@@ -91,14 +96,19 @@ def check_message_size(size: int) -> None:
         raise ConnectionAbortedError(f"the service sent a message of more than {_MAX_MESSAGE_BYTES} bytes")
 
 
-def check_credit(credit: int, *, given: int) -> None:
-    """Check what is left of a link's credit; below 0 are messages that were on their way while it was taken back.
+def check_credit(link: Any, size: int, *, given: int) -> None:
+    """Check the credit of a link that gets a message; below 0 are those that were on their way while it was taken back.
 
+    :param size: of what has arrived of the message now.
     :param given: the most that the link gave.
     :raises ConnectionAbortedError: the service sent more than it was ever asked for.
     """
-    if credit < -given:
-        raise ConnectionAbortedError(f"the service sent {-credit} messages that were not asked for")
+    credit = link.current_link_credit
+    link.unasked_bytes = 0 if credit > 0 else getattr(link, "unasked_bytes", 0) + size
+    if credit < -given or link.unasked_bytes > _MAX_MESSAGE_BYTES:
+        raise ConnectionAbortedError(
+            f"the service sent {1 - credit} messages or {link.unasked_bytes} bytes that were not asked for"
+        )
 
 
 def check_frame_size(size: int) -> None:
@@ -107,24 +117,21 @@ def check_frame_size(size: int) -> None:
         raise ConnectionAbortedError(f"the service sent a frame of {size} bytes")
 
 
-def check_settled(first: object, last: object) -> None:
-    """Check the ids of the deliveries that a frame settles.
-
-    :raises ConnectionAbortedError: they are none, or more than were ever sent.
-    """
-    if not isinstance(first, int) or not isinstance(last, int | None):
-        raise ConnectionAbortedError("the service settled deliveries whose ids are no numbers")
-    if last is not None and last - first >= _MAX_SETTLED:
-        raise ConnectionAbortedError(f"the service settled {last - first + 1} deliveries at once")
+def check_values(message: bytes | memoryview) -> None:
+    """Check how many values a message has, if it is a large one. :raises ValueError: too many for one event loop."""
+    if len(message) > _SMALL_MESSAGE_BYTES and count_values(message, _MAX_VALUES) > _MAX_VALUES:
+        raise ValueError(f"the message has more than {_MAX_VALUES} values")
 
 
 @cache
 def limit_messages() -> None:
     """Check each frame and part of a message before the SDK keeps it, and each settlement; done once per process."""
-    from azure.servicebus._pyamqp.aio import _transport_async
+    from azure.servicebus._pyamqp._decode import decode_payload
+    from azure.servicebus._pyamqp.aio import _receiver_async, _transport_async
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
     from azure.servicebus._pyamqp.aio._sender_async import SenderLink
     from azure.servicebus._pyamqp.aio._transport_async import AsyncTransport, WebSocketTransportAsync
+    from azure.servicebus._transport import _pyamqp_transport
 
     frames: Any = _transport_async
     frames.decode_frame = checked(frames.decode_frame)
@@ -136,15 +143,23 @@ def limit_messages() -> None:
 
     async def take_checked(link: Any, frame: Any) -> None:
         check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
-        check_credit(link.current_link_credit, given=_MAX_CREDIT)
+        check_credit(link, len(frame[_PAYLOAD]), given=_MAX_CREDIT)
         await take(link, frame)
 
-    async def settle_checked(link: Any, frame: Any) -> None:
-        check_settled(frame[_FIRST], frame[_LAST])
-        await settle(link, frame)
+    async def settle_pending(link: Any, frame: Any) -> None:
+        first, last = frame[_FIRST], frame[_LAST] or frame[_FIRST]
+        sent = (each.frame["delivery_id"] for each in link._pending_deliveries if each.sent)
+        if found := [number for number in sent if first <= number <= last]:
+            await settle(link, [*frame[:_FIRST], min(found), max(found), *frame[_LAST + 1 :]])
 
+    def decode_checked(message: Any) -> Any:
+        check_values(message)
+        return decode_payload(message)
+
+    for module in (_receiver_async, _pyamqp_transport):
+        setattr(module, "decode_payload", decode_checked)  # noqa: B010 - the type checker knows it as imported
     ReceiverLink._incoming_transfer = take_checked  # type: ignore[method-assign]
-    SenderLink._incoming_disposition = settle_checked  # type: ignore[method-assign]
+    SenderLink._incoming_disposition = settle_pending  # type: ignore[method-assign]
 
 
 def _reading_checked(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,6 +26,8 @@ _log = get_logger(__name__)
 _ATTACHED: Final = 3
 _CHUNK_BYTES: Final = 2**18
 _FRAME_HEADER_BYTES: Final = 8
+# Seconds that frames are dealt with before others get a turn.
+_MAX_PROCESSING: Final = 0.05
 _read_size: Final = Struct(">I").unpack_from
 _read_channel: Final = Struct(">H").unpack_from
 
@@ -107,6 +109,7 @@ class FrameReader:
         """Deal with all complete frames of the buffer; return whether there was one."""
         data, length = self._buffer, len(self._buffer)
         take_frame, any_processed = self._take_frame, False
+        deadline = now() + _MAX_PROCESSING
         while length - self._position >= _FRAME_HEADER_BYTES:
             start = self._position
             (size,) = _read_size(data, start)
@@ -119,6 +122,9 @@ class FrameReader:
             performative = start + 4 * data[start + 4]
             if performative < end and not take_frame(data, performative, end):
                 await self._give_to_sdk(data, start, performative, end)
+            if now() > deadline:
+                await asyncio.sleep(0)
+                deadline = now() + _MAX_PROCESSING
         return any_processed
 
     async def _give_to_sdk(self, data: bytes, start: int, performative: int, end: int) -> None:

@@ -273,6 +273,7 @@ class RawReceiver:
         session.remote_outgoing_window -= 1
         if number is not None:
             self._delivery_id = number
+        check_credit(link, end - body, given=self._most_credit - 1)
         if more:
             self._partial += data[body:end]
             check_message_size(len(self._partial))
@@ -283,7 +284,6 @@ class RawReceiver:
             self._partial.clear()
         link.delivery_count = (link.delivery_count + 1) & _MAX_NUMBER
         link.current_link_credit -= 1
-        check_credit(link.current_link_credit, given=self._most_credit)
         self._window.add(len(message))
         self._arrived.append((self._delivery_id, message))
         return True
