@@ -109,6 +109,18 @@ async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(given: di
     assert answers == {each: b"200" if each[1] in allowed else b"401" for each in answers}
 
 
+@pytest.mark.parametrize("given", [{"open": True}, {}, {"key": KEY}])
+async def test_what_needs_no_token_is_refused_to_a_page_whose_name_is_rebound(given: dict[str, Any]):
+    answers: dict[tuple[str, str], bytes] = {}
+    issuer = "/tenant/v2.0/.well-known/openid-configuration"
+    async with Emulator(["contoso"], **given) as emulator:
+        for path, host in product(("/health", "/metrics", "/$time", issuer), ("localhost:5300", "evil.example")):
+            head = f"GET {path} HTTP/1.1\nHost: {host}\nConnection: close"
+            answers[path, host] = (await http(emulator["contoso"], head)).split()[1]
+
+    assert answers == {each: b"200" if each[1] == "localhost:5300" else b"401" for each in answers}
+
+
 @pytest.mark.parametrize(("given", "guarded"), [({}, False), ({"open": True}, False), ({"key": KEY}, True)])
 async def test_no_page_of_another_host_opens_a_websocket_unless_it_needs_a_secret(given: dict[str, Any], guarded: bool):
     head = "GET /$servicebus/websocket HTTP/1.1\nHost: {}\nConnection: Upgrade\nUpgrade: websocket\n"

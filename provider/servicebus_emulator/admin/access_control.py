@@ -52,6 +52,19 @@ def require_manage(handler: Handler, *, authorizer: Authorizer) -> Handler:
     return checked
 
 
+def require_this_host(handler: Handler) -> Handler:
+    """Return a handler that answers 401 to a request from this machine that names another host."""
+
+    async def checked(request: web.Request) -> web.StreamResponse:
+        try:
+            check_host(request, well_known=True)  # as it needs no token
+        except Unauthorized as error:
+            return web.json_response({"error": str(error)}, status=error.status)
+        return await handler(request)
+
+    return checked
+
+
 def check_host(request: web.Request, *, well_known: bool) -> None:
     """Check the host that a request from this machine names, where anybody can have a token.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from servicebus_emulator.admin.access_control import Handler, Route, check_host, require_manage
+from servicebus_emulator.admin.access_control import Handler, Route, check_host, require_manage, require_this_host
 from servicebus_emulator.admin.fault_routes import add_fault_routes
 from servicebus_emulator.admin.http_faults import apply_fault
 from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
@@ -63,7 +63,8 @@ def admin_application(
         return _http_response(await _administer(administration, request=request))
 
     def dispatch(route: Route) -> Handler:
-        handler = route.handler if route.public else require_manage(route.handler, authorizer=authorizer)
+        public = require_this_host(route.handler)
+        handler = public if route.public else require_manage(route.handler, authorizer=authorizer)
 
         async def handle(request: web.Request) -> web.StreamResponse:
             return await (administer(request) if "api-version" in request.query else handler(request))

@@ -17,13 +17,14 @@ from servicebus_emulator.arm.errors import ArmError, to_arm_error
 from servicebus_emulator.arm.operations import ResourceManager
 from servicebus_emulator.arm.requests import Request, Response
 from servicebus_emulator.engine.model.errors import Unauthorized
+from servicebus_emulator.security.bearer import BearerClaims, Role
 
 _BEARER: Final = "bearer "
 
 _log = logging.getLogger(__name__)
 
 
-TokenCheck = Callable[[str], object]
+TokenCheck = Callable[[str], BearerClaims]
 """Takes the token of a request; raises Unauthorized if it is not valid."""
 
 
@@ -84,11 +85,18 @@ class _Handler:
     def _check_token(self, request: web.Request) -> None:
         try:
             if self._check is not None:
-                self._check(_bearer_token(request))
+                _check_role(self._check(_bearer_token(request)), method=request.method)
             check_host(request, well_known=self._well_known)
         except Unauthorized as error:
             _log.warning("ARM endpoint: %s refused: %s", request.method, error)
             raise ArmError(401, str(error), code="InvalidAuthenticationToken") from error
+
+
+def _check_role(claims: BearerClaims, *, method: str) -> None:
+    # The roles for data have no rights of management, which reads keys.
+    if claims.role is not Role.OWNER:
+        message = f"The client {claims.client!r} with the role {claims.role} does not have authorization to {method}"
+        raise ArmError(403, f"{message}; allowed: {Role.OWNER}", code="AuthorizationFailed")
 
 
 def _bearer_token(request: web.Request) -> str:

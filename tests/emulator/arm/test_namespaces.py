@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from ssl import create_default_context
 from typing import Any
@@ -32,7 +34,7 @@ from servicebus_emulator import Emulator
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
-from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
+from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
 from servicebus_emulator.testing.process import EmulatorProcess
 from tests.emulator.support.arm_client import GROUP, SCOPE, bearer_token, manage, managed
 
@@ -144,22 +146,42 @@ async def test_concurrent_requests_create_a_namespace_once(arm: ServiceBusManage
     assert await names(arm) == ["contoso", "fabrikam", "third"]
 
 
-async def test_a_client_with_a_secret_gets_a_token_for_management(emulator: Emulator):
-    known, trusted = DEVELOPMENT_CLIENT, str(emulator.ca_file)
+@asynccontextmanager
+async def managing_as(client: Client, emulator: Emulator) -> AsyncIterator[ServiceBusManagementClient]:
+    trusted = str(emulator.ca_file)
     authority = f"https://127.0.0.1:{emulator['contoso'].admin_port}"
     credential = ClientSecretCredential(
         "tenant",
-        known.id,
-        known.secret,
+        client.id,
+        client.secret,
         authority=authority,
         disable_instance_discovery=True,
         connection_verify=trusted,
     )
-    client = ServiceBusManagementClient(
+    management = ServiceBusManagementClient(
         credential, SCOPE.subscription, base_url=emulator.arm_url, connection_verify=trusted
     )
-    async with credential, client:
+    async with credential, management:
+        yield management
+
+
+async def test_a_client_with_a_secret_gets_a_token_for_management(emulator: Emulator):
+    async with managing_as(DEVELOPMENT_CLIENT, emulator) as client:
         assert await names(client) == ["contoso", "fabrikam"]
+
+
+@pytest.mark.parametrize("role", [Role.SENDER, Role.RECEIVER])
+async def test_a_client_with_a_role_for_data_reads_no_keys_and_changes_nothing(role: Role):
+    limited = Client(id="limited", secret="l1m1ted-secret", role=role)
+    async with Emulator(["contoso"], clients=[limited]) as emulator, managing_as(limited, emulator) as client:
+        for refused in (
+            lambda: client.namespaces.list_keys(GROUP, "contoso", "RootManageSharedAccessKey"),
+            lambda: client.queues.create_or_update(GROUP, "contoso", "made", {}),  # type: ignore[arg-type]
+            lambda: names(client),
+        ):
+            with pytest.raises(HttpResponseError, match="AuthorizationFailed") as error:
+                await refused()
+            assert error.value.status_code == 403
 
 
 async def test_an_update_changes_only_the_given_properties(arm: ServiceBusManagementClient):
