@@ -70,3 +70,16 @@ def test_written_manifest_is_read_again_with_extra_fields(tmp_path: Path):
 def test_invalid_manifest_is_rejected(value: Any, says: str):
     with pytest.raises(ValueError, match=says):
         PublishManifest.from_json(value)
+
+
+@pytest.mark.parametrize("number", [-1, 10**300, 1e300, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "field", ["bytes", "seconds", "rejected", "ledger", "primary", "diverted", "diverted_at", "slots", "slot"]
+)
+def test_a_number_that_no_publish_counts_is_rejected(field: str, number: float):
+    value = merged(("flights", EntityManifest(5, 1, DOWN, {7: (5, 1)}, 7.0))).to_json()
+    planted = {"ledger": {"a.jsonl": number}, "slots": [[number, 1, 1]], "slot": [[7, 1, number]]}.get(field, number)
+    of_all = field in value
+    (value if of_all else value["entities"]["flights"])["slots" if field == "slot" else field] = planted
+    with pytest.raises(ValueError, match=r"a number in the manifest is|not a manifest|not an entity of a manifest"):
+        PublishManifest.from_json(value)

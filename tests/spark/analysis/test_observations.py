@@ -31,7 +31,11 @@ BROKEN = [
     "[]",
     *(json.dumps({"id": f"without {name}"} | {k: v for k, v in WHOLE.items() if k != name}) for name in WHOLE),
     *(json.dumps(WHOLE | {"id": f"{name} is wrong", name: "x"}) for name in ("kind", "route", "bytes", "at")),
-    *(json.dumps(WHOLE | {"id": f"{name} is true", name: True}) for name in ("bytes", "at")),
+    *(
+        json.dumps(WHOLE | {"id": f"{name} is {value!s:.9}", name: value})
+        for name in ("bytes", "at")
+        for value in (True, -1, 1e300, 10**300, 10**400, float("nan"), float("inf"), "NaN")
+    ),
 ]
 
 
@@ -60,9 +64,9 @@ def test_spark_and_core_read_the_same_records(spark: SparkSession, tmp_path: Pat
 def test_a_line_that_no_writer_has_is_passed_over(spark: SparkSession, tmp_path: Path):
     """Spark would hold it in memory."""
     lines = [json.dumps(WHOLE | {"id": name}) for name in ("a", "long", "z")]
-    write(tmp_path / "a.jsonl", lines[0], lines[1] + " " * 70_000, lines[2])
+    write(tmp_path / "a-99999999.jsonl", lines[0], lines[1] + " " * 70_000, lines[2])
 
-    by_spark = read_ledger(spark, str(tmp_path)).where("kind is not null").select("id").collect()
+    by_spark = read_ledger(spark, str(tmp_path)).where("kind is not null").select("id", "block").collect()
 
     assert [row["id"] for row in by_spark] == ["a", "z"]
     assert [each.message_id for each in read_records(tmp_path) if each is not None] == ["a", "z"]

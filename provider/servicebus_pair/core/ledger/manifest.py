@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from servicebus_pair.core.ledger.reader import MAX_AT, MAX_BYTES
 from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.spool.folder_storage import replace_file
 
@@ -57,11 +58,14 @@ class EntityManifest:
         try:
             first = value.get("diverted_at")
             return cls(
-                int(value["primary"]),
-                int(value["diverted"]),
+                _count(value["primary"]),
+                _count(value["diverted"]),
                 EntityHealth.from_json(value["health"]),
-                {int(slot): (int(primary), int(diverted)) for slot, primary, diverted in value.get("slots", ())},
-                None if first is None else float(first),
+                {
+                    int(_within(slot, MAX_AT)): (_count(primary), _count(diverted))
+                    for slot, primary, diverted in value.get("slots", ())
+                },
+                None if first is None else _within(first, MAX_AT),
             )
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not an entity of a manifest, {type(error).__name__}: {error}") from error
@@ -137,14 +141,14 @@ class PublishManifest:
             raise ValueError(f"the manifest's version is {value.get('version')!r}: this reads {_VERSION}")
         try:
             entities = {path: EntityManifest.from_json(entity) for path, entity in value["entities"].items()}
-            files = {str(name): int(records) for name, records in value.get("ledger", {}).items()}
+            files = {str(name): _count(records) for name, records in value.get("ledger", {}).items()}
             return cls(
                 str(value["run"]),
                 entities,
-                int(value["bytes"]),
-                float(value["seconds"]),
+                _count(value["bytes"]),
+                _within(value["seconds"], MAX_BYTES),
                 files,
-                int(value.get("rejected", 0)),
+                _count(value.get("rejected", 0)),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a manifest, {type(error).__name__}: {error}") from error
@@ -155,3 +159,15 @@ class PublishManifest:
         :param extra: further top-level keys.
         """
         replace_file(path, json.dumps({**self.to_json(), **extra}, indent=2) + "\n")
+
+
+def _count(value: Any) -> int:
+    _within(value, MAX_BYTES)
+    return int(value)
+
+
+def _within(value: Any, largest: int) -> float:
+    number = float(value)
+    if not 0 <= number <= largest:
+        raise ValueError(f"a number in the manifest is {number}: allowed are 0 to {largest}")
+    return number

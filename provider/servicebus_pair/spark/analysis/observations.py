@@ -40,8 +40,8 @@ _MAX_LINE_BYTES: Final = 65_536  # no writer has longer lines
 _MAX_PEEK_TASKS: Final = 8
 _MOVES: Final = ("syphoned", "unspooled")
 _MAX_CLOSED_FILES: Final = 10_000
-# More than the bytes of any segment, of which Spark may read several blocks.
-_SEGMENT_BLOCKS: Final = 1 << 40
+# More than the bytes of any segment, of which Spark may read several blocks; numbers of eight digits fit into 64 bits.
+_SEGMENT_BLOCKS: Final = 1 << 36
 
 
 def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
