@@ -99,7 +99,8 @@ async def test_a_page_whose_name_is_rebound_to_this_machine_is_refused(given: di
     answers: dict[tuple[str, str], bytes] = {}
     paths = ("/$faults", "/$Resources/queues?api-version=2021-05", "/$page/overview")
     local = ("localhost", "127.0.0.1:5300", "[::1]", "contoso.servicebus.windows.net")
-    foreign = ("evil.example", "127.0.0.1.evil", "servicebus.windows.net.evil", "[::1].evil", "127.0.0.1%00.evil")
+    foreign = ["evil.example", "127.0.0.1.evil", "servicebus.windows.net.evil", "[::1].evil", "127.0.0.1%00.evil"]
+    foreign += ["evil@localhost", "localhost/", "localhost/evil", "localhost?evil", "localhost#evil"]
     async with Emulator(["contoso"], **given) as emulator:
         for path, host in product(paths, (*local, *foreign)):
             head = f"GET {path} HTTP/1.1\nHost: {host}{token}\nConnection: close"
@@ -138,6 +139,9 @@ async def test_no_page_of_another_host_opens_a_websocket_unless_it_needs_a_secre
             ("evil.example", "http://evil.example"),
             ("localhost", "https://evil.servicebus.windows.net"),
             ("contoso.servicebus.windows.net", "https://evil.servicebus.windows.net"),
+            ("localhost", "http://evil@localhost"),
+            ("localhost", "https://evil.example\nOrigin: http://localhost"),
+            ("localhost", "http://localhost\nOrigin: https://evil.example"),
         ):
             reader, writer = await asyncio.open_connection(hosted.host, hosted.amqp_port)
             named = "" if origin == "" else f"\nOrigin: {origin}"
@@ -145,7 +149,7 @@ async def test_no_page_of_another_host_opens_a_websocket_unless_it_needs_a_secre
             opened[host, origin] = b" 101 " in await asyncio.wait_for(reader.readline(), 20)
             writer.transport.abort()
 
-    assert [*opened.values()] == [*[True] * 4, *[guarded] * 5]
+    assert [*opened.values()] == [*[True] * 4, *[guarded] * 8]
 
 
 @pytest.mark.parametrize("given", [{}, {"open": True}])

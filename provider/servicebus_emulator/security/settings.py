@@ -116,6 +116,8 @@ def _host_of(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return ""
-    # What follows a bracket is no part of ``hostname``, and what follows a percent sign none of an address.
+    # What follows a bracket is no part of ``hostname``, nor is a user, and what follows a percent sign none of
+    # an address.
     after = parts.netloc.rpartition("]")[2] if "[" in parts.netloc else ""
-    return "" if "%" in parts.netloc or after[:1] not in {"", ":"} else parts.hostname or ""
+    more = {"%", "@"} & {*parts.netloc} or parts.path or parts.query or parts.fragment
+    return "" if more or after[:1] not in {"", ":"} else parts.hostname or ""

@@ -207,8 +207,9 @@ class _InnerTransport(asyncio.Transport):
 
 
 def _header_fields(head: bytes) -> dict[bytes, bytes]:
-    fields: dict[bytes, bytes] = {}
+    fields: dict[bytes, list[bytes]] = {}
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
-        fields[name.strip().lower()] = value.strip()
-    return fields
+        # Fields of one name are a list (RFC 9110, section 5.3), which names no host.
+        fields.setdefault(name.strip().lower(), []).append(value.strip())
+    return {name: b", ".join(values) for name, values in fields.items()}
