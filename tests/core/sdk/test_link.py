@@ -14,13 +14,20 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus import exceptions as sdk
 
-from servicebus_pair.core.model.errors import PairClosedError, ServerBusyError, ServiceError, ServiceFaultError
+from servicebus_pair.core.model.errors import (
+    InvalidMessageError,
+    PairClosedError,
+    ServerBusyError,
+    ServiceError,
+    ServiceFaultError,
+)
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk.idle_links import IdleLinks
 from servicebus_pair.core.sdk.link import Link, close_quietly
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
+from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 
 # The fake senders have the SDK's public methods only.
@@ -107,6 +114,25 @@ async def test_a_failed_link_is_replaced_unless_it_survives(failure: BaseExcepti
         await link._call("send to", lambda _: fail(failure), timeout=5)
     assert (len(owner.discarded), link._handler is not None) == (0 if survives else 1, survives)
     assert (owner.authenticated, link.attached) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (TypeError("'NoneType' object is not subscriptable"), ServiceFaultError),
+        (ValueError("year 99999 is out of range"), ServiceFaultError),
+        (sdk.MessageAlreadySettled(action="complete"), InvalidMessageError),
+    ],
+)
+async def test_an_answer_of_another_type_is_an_error_of_the_service_where_nothing_is_sent(
+    failure: Exception, kind: type
+) -> None:
+    owner = Owner()
+    link = ReceiveLink(owner, "flights", SimpleNamespace, should_stop=lambda: False)
+    with pytest.raises(ServiceError) as caught:
+        await link._call("renew locks on", lambda _: fail(failure), timeout=5)
+    assert type(caught.value) is kind
+    assert len(owner.discarded) == (kind is ServiceFaultError)
 
 
 async def test_a_link_unused_for_200_seconds_is_idle_and_a_new_one_is_too() -> None:

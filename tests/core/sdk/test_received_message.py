@@ -29,8 +29,9 @@ def test_sections_are_decoded_once() -> None:
 
 def test_a_message_that_could_not_be_decoded_says_why_and_has_no_number() -> None:
     inner = SimpleNamespace(decode_error="ValueError: bad decimal")
-    received = ReceivedMessage(SimpleNamespace(_message=inner, sequence_number=None))  # type: ignore[arg-type]
-    assert (received.decode_error, received.sequence_number) == ("ValueError: bad decimal", 0)
+    for number in (None, "1", b"1", 1.5):
+        received = ReceivedMessage(SimpleNamespace(_message=inner, sequence_number=number))  # type: ignore[arg-type]
+        assert (received.decode_error, received.sequence_number) == ("ValueError: bad decimal", 0)
 
 
 @pytest.mark.parametrize("state", ServiceBusMessageState)

@@ -21,6 +21,7 @@ from servicebus_pair.core.model.errors import (
     SessionLockedError,
     TimedOutError,
 )
+from servicebus_pair.core.sdk import namespace_client
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
@@ -113,6 +114,22 @@ async def test_a_fault_is_taken_for_the_absence_of_a_queue_that_cannot_be_peeked
     monkeypatch.setattr(sessions.client._client, "list_queue_sessions", fail)
     with pytest.raises(error):
         await sessions.client.list_sessions(path, timeout=TIMEOUT)
+
+
+async def test_a_list_of_sessions_has_an_end(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    async def endless(*_: str, timeout: float) -> AsyncIterator[str]:
+        assert timeout == TIMEOUT
+        while True:
+            given.append("same")
+            yield "same"
+
+    monkeypatch.setattr(namespace_client, "_MAX_SESSIONS_BYTES", 5 * 104)
+    monkeypatch.setattr(sessions.client._client, "list_queue_sessions", endless)
+    with pytest.raises(ServiceFaultError, match="more sessions than fit into 520 bytes"):
+        await sessions.client.list_sessions("q", timeout=TIMEOUT)
+    assert len(given) == 6
 
 
 async def test_silence_is_not_taken_for_an_empty_queue(sessions: Sessions) -> None:

@@ -58,6 +58,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "message_encoding._LAST_EXPIRY": 253_402_243_199_000,
             "message_encoding._NARROW_LIMIT": 256,
             "namespace_client._PUBLIC_SESSION_PREFETCH": 100,
+            "namespace_client._MAX_SESSIONS_BYTES": 134_217_728,
+            "namespace_client._BYTES_PER_SESSION": 100,
             "namespace_client._RELAY_FRAME_BYTES": 65_536,
             "peeking._OK": 200,
             "raw_receiver._MORE": 5,

@@ -119,13 +119,17 @@ class Link:
             raise
         except Exception as failure:
             where = f"{action} {self.path} on {self._client.namespace}"
-            error = classify(failure, where=where, authenticated=self._client.authenticated)
+            error = self._blame(failure, classify(failure, where=where, authenticated=self._client.authenticated))
             if not isinstance(error, _LINK_SURVIVES):
                 self._discard()
             raise error from failure
         self._client.authenticated = True
         self._on_success()
         return result
+
+    def _blame(self, failure: Exception, error: ServiceError) -> ServiceError:  # noqa: ARG002 - for receivers
+        """Return the error that stands for ``failure`` on a link of this kind."""
+        return error
 
     def _on_success(self) -> None:
         self._last_used = asyncio.get_running_loop().time()

@@ -87,7 +87,11 @@ class MessageBrowser:
                 continue
             if not page:
                 return
-            cursor = 1 + max(each.sequence_number for each in page)
+            following = 1 + max(each.sequence_number for each in page)
+            if following <= cursor:
+                # They would be read without end.
+                raise ServiceFaultError(f"a peek from sequence number {cursor} returned {following - 1} at most")
+            cursor = following
             yield page
 
     async def _next_readable(self, undecodable: int) -> int:

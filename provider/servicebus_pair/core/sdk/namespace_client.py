@@ -43,6 +43,9 @@ LinkT = TypeVar("LinkT", bound=ReceiveLink)
 # What arrives between two receives, the public SDK releases, and later messages of the session overtake it; a buffer
 # keeps them, under the lock of the session.
 _PUBLIC_SESSION_PREFETCH: Final = 100
+# About a million sessions; what Python needs beside the id of one.
+_MAX_SESSIONS_BYTES: Final = 128 * 2**20
+_BYTES_PER_SESSION: Final = 100
 # Until the size of messages is known, frames bound their bytes: so many that a first receive needs one round trip.
 _RELAY_FRAME_BYTES: Final = 2**16
 
@@ -137,7 +140,14 @@ class NamespaceClient:
         """
 
         async def read() -> set[str]:
-            return {session_id async for session_id in self._client.list_queue_sessions(path, timeout=timeout)}
+            found: set[str] = set()
+            size = 0
+            async for session_id in self._client.list_queue_sessions(path, timeout=timeout):
+                size += len(session_id) + _BYTES_PER_SESSION
+                if size > _MAX_SESSIONS_BYTES:
+                    raise ServiceFaultError(f"more sessions than fit into {_MAX_SESSIONS_BYTES} bytes")
+                found.add(session_id)
+            return found
 
         self.check_open()
         self.meter.count(Operation.MANAGE)

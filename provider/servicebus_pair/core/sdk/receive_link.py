@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.amqp import AmqpMessageBodyType
-from azure.servicebus.exceptions import MessageNotFoundError
+from azure.servicebus.exceptions import MessageAlreadySettled, MessageNotFoundError
 
-from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.errors import InvalidMessageError, ServiceError, ServiceFaultError
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.protocol.message_outline import MessageOutline, OutlineReader
 from servicebus_pair.core.sdk._private.capabilities import fast_path
@@ -295,6 +295,12 @@ class ReceiveLink(Link):
         except ServiceError as error:
             outcomes = [_outcomes(part, error) for part in parts]
         return {message: outcome for part in outcomes for message, outcome in part.items()}
+
+    def _blame(self, failure: Exception, error: ServiceError) -> ServiceError:
+        """Blame the service for what is no message of the caller: an answer of another type than the SDK believes."""
+        if isinstance(error, InvalidMessageError) and not isinstance(failure, MessageAlreadySettled):
+            return ServiceFaultError(str(error))
+        return error
 
     def _classify(self, failure: BaseException) -> ServiceError:
         where = f"settle on {self.path} on {self._client.namespace}"

@@ -48,8 +48,9 @@ class ReceivedMessage:
 
     @property
     def sequence_number(self) -> int:
-        """The broker's number of the message; 0 if it could not be decoded."""
-        return self.sdk_message.sequence_number or 0
+        """The broker's number of the message; 0 if it could not be decoded, or has none."""
+        number = self.sdk_message.sequence_number
+        return number if isinstance(number, int) else 0
 
     @property
     def enqueued_sequence_number(self) -> int | None:
