@@ -161,9 +161,29 @@ class PairTask(BaseOperator):
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
     ) -> None:
         """Render, and refuse secrets before Airflow stores what was rendered."""
+        seen_oids.update(map(id, self._returned_values(template_fields)))
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         with failing_at_once():
             no_secret_in({name: getattr(self, name) for name in self._all_checks() if name not in self.message_content})
+
+    def _returned_values(self, template_fields: Iterable[str]) -> list[object]:
+        """Return what another task returned for ``expand_kwargs``, which Airflow would render as templates."""
+        dag = getattr(self, "_dag", None)
+        mapped: Any = None if dag is None else dag.task_dict.get(self.task_id)
+        arguments = getattr(mapped, "op_kwargs_expand_input", None)  # of a decorated function
+        source = getattr(mapped, "expand_input", None) if arguments is None else arguments
+        if not hasattr(getattr(source, "value", None), "resolve"):
+            return []
+        own = mapped.partial_kwargs
+        if arguments is None:
+            given = {name: getattr(self, name, None) for name in template_fields}
+            defaults = (getattr(place, "default_args", None) or {} for place in (dag, mapped.task_group))
+            sources = (*defaults, own.get("default_args") or {}, own)
+            written = {name: value for each in sources for name, value in each.items()}
+        else:
+            given, written = dict(getattr(self, "op_kwargs", {})), own.get("op_kwargs") or {}
+        # As texts, because a task makes one of a path.
+        return [value for name, value in given.items() if name not in written or str(written[name]) != str(value)]
 
     @property
     def log(self) -> Any:

@@ -81,6 +81,44 @@ def test_another_tasks_result_is_sent_and_its_bodies_stay_in_its_xcom(pair: Pair
     assert BODY not in _stored_fields("xcom", "send")
 
 
+def test_what_another_task_returned_is_no_template(pair: Pair, run_dag: RunDag):
+    """A text from outside would otherwise read connections."""
+    from airflow.sdk import DAG, task
+
+    text = "{{ conn.contoso_pair.extra }}"
+    with DAG("returned", schedule=None, default_args={"entity": "{{ 'flights' }}"}) as dag:
+
+        @task
+        def lists() -> list[list[str]]:
+            return [[text]]
+
+        @task
+        def one() -> list[str]:
+            return [text]
+
+        @task
+        def options() -> list[dict[str, Any]]:
+            return [{"messages": [{"body": {"text": text}}], "defaults": {"subject": text}}]
+
+        @task
+        def arguments() -> list[dict[str, str]]:
+            return [{"first": text}]
+
+        @task.servicebus_send(servicebus_pair_conn_id=CONN_ID, entity="flights")
+        def decorated(first: str, second: str) -> list[str]:
+            return [first, second]
+
+        common: dict[str, Any] = {"servicebus_pair_conn_id": CONN_ID}
+        ServiceBusPairSendOperator(task_id="plain", **common, messages=one())
+        ServiceBusPairSendOperator.partial(task_id="listed", **common).expand(messages=lists())
+        ServiceBusPairSendOperator.partial(task_id="mapped", **common).expand_kwargs(options())
+        decorated.partial(second="{{ 6 * 7 }}").expand_kwargs(arguments())
+    run = run_dag(dag)
+
+    assert set(states(run).values()) == {"success"}
+    assert sorted(bodies(pair)) == ["42", json.dumps({"text": text}), *[text] * 3]
+
+
 def test_a_mapped_send_redacts_bodies_too(pair: Pair, run_dag: RunDag):
     from airflow.sdk import DAG, task
 
