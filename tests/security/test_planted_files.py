@@ -337,9 +337,12 @@ def claim(make: Plant) -> Plant:
     return plant
 
 
-def name_that_is_a_pipe(spool: Path) -> None:
-    (spool / "name").unlink()
-    os.mkfifo(spool / "name")
+def name(make: Plant) -> Plant:
+    def plant(spool: Path) -> None:
+        (spool / "name").unlink()
+        make(spool / "name")
+
+    return plant
 
 
 def zeros(spool: Path) -> None:
@@ -358,7 +361,9 @@ IN_A_SPOOL: dict[str, Plant] = {
     "a key of two lines": spool_file(key="a\nERROR forged\x1b[2J"),
     "millions of records without content": zeros,
     "a record that is nested": spool_file(b"[" * 60_000),
-    "a name that is a pipe": name_that_is_a_pipe,
+    "a claim of many values": claim(holding(b"[" + b"[]," * 8_000_000)),
+    "a name that is a pipe": name(os.mkfifo),
+    "a name that is large": name(lambda path: sparse(path, 500 << 20, b"x")),
     "a file that is endless": lambda spool: endless(spool / "messages" / "flights" / f"{1:020d}-aaaaaaaa-1.spool"),
 }
 
@@ -382,9 +387,11 @@ def spool_in(folder: Path) -> Spool:
 async def test_what_is_planted_in_a_spool_holds_up_no_message(tmp_path: Path, plant: Plant):
     await spool_in(tmp_path).write("flights", [new_message(b"a")])
     plant(tmp_path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     assert await emptied(tmp_path, spool_in(tmp_path)) == (["flights a"], {})
     await spool_in(tmp_path).write("flights", [new_message(b"b")])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB
 
 
 async def test_a_damaged_file_is_set_aside_without_a_copy(tmp_path: Path):
@@ -491,13 +498,12 @@ async def test_a_folder_that_another_user_has_closed_holds_up_no_message(
 
 
 def test_an_object_that_no_spool_writes_is_not_read_into_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(object_storage, "MAX_FILE_BYTES", 10)
     storage = object_storage.ObjectStorage("memory://planted")
     for size in (10, 11):
         storage.replace(str(size), b"x" * size)
 
-    assert storage.read("10") == b"x" * 10
+    assert storage.read("10", 10) == b"x" * 10
     for size_before in (11, 10, None):  # it is replaced before it is read
         monkeypatch.setattr(storage._files, "size", lambda _, size=size_before: size)
         with pytest.raises(IrregularFileError, match="larger than 10 bytes"):
-            storage.read("11")
+            storage.read("11", 10)

@@ -16,7 +16,7 @@ from uuid import UUID
 from servicebus_pair.core.model.daemon_thread import HANG_SECONDS
 from servicebus_pair.core.spool import claims, spool
 from servicebus_pair.core.spool.spool_file import decode_file
-from servicebus_pair.core.spool.storage import StoredFile
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile
 from tests.simulated_time import current_process
 from tests.simulation.clockwork import Clockwork
 from tests.simulation.nodes import Machine
@@ -57,10 +57,11 @@ class Files:
         if name.startswith(spool.SET_ASIDE) and not name.endswith(".reason"):
             self._on_set_aside(_names(content))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
         """Return the content of a file."""
         if name not in self._contents:
             raise FileNotFoundError(name)
+        assert len(self._contents[name][0]) <= limit
         return self._contents[name][0]
 
     def delete(self, name: str) -> None:

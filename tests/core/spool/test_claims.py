@@ -12,6 +12,7 @@ import pytest
 
 from servicebus_pair.core.spool.claims import CLAIM_SECONDS, Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES
 
 
 class SteppedClock:
@@ -107,9 +108,9 @@ async def test_a_claim_that_ends_while_it_is_looked_at_is_refused_this_time(
 ) -> None:
     claim, read = leave_claim(tmp_path, expired_claim(clock)), FolderStorage.read
 
-    def end_and_read(storage: FolderStorage, name: str) -> bytes:
+    def end_and_read(storage: FolderStorage, name: str, limit: int) -> bytes:
         storage.delete(name)
-        return read(storage, name)
+        return read(storage, name, limit)
 
     monkeypatch.setattr(FolderStorage, "read", end_and_read)
     async with claims_in(tmp_path, clock).claim("flights") as refused:
@@ -141,8 +142,8 @@ class PausedAfterRead(FolderStorage):
         super().__init__(str(folder))
         self.paused, self.resumed = threading.Event(), threading.Event()
 
-    def read(self, name: str) -> bytes:
-        content = super().read(name)
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
+        content = super().read(name, limit)
         self.paused.set()
         assert self.resumed.wait(5)
         return content

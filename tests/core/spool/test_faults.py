@@ -25,7 +25,7 @@ from servicebus_pair.core.spool.drain import empty_spool
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.spool import Spool
 from servicebus_pair.core.spool.spool_file import decode_file
-from servicebus_pair.core.spool.storage import StoredFile, StreamedStorage
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile, StreamedStorage
 from tests.core.spool.test_drain import Service, Waiting
 from tests.core.support.manual_clock import ManualClock
 
@@ -90,8 +90,8 @@ class FaultyStorage:
     def replace(self, name: str, content: bytes) -> None:
         self._call("replace", name, content)
 
-    def read(self, name: str) -> bytes:
-        content: bytes = self._call("read", name)
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
+        content: bytes = self._call("read", name, limit)
         return content
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:

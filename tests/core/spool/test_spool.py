@@ -21,6 +21,7 @@ from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.spool import Spool, SpooledEntity, open_spool
 from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolKey, WrongKeyError
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES
 from tests.core.support.manual_clock import ManualClock
 
 MEGABYTE = 1_000_000
@@ -392,9 +393,9 @@ class InPieces(FolderStorage):
         self.files: list[BinaryIO] = []
         self.sizes: list[int] = []
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
         assert not name.endswith(".spool")
-        return super().read(name)
+        return super().read(name, limit)
 
     def open(self, name: str) -> BinaryIO:
         self.files.append(super().open(name))

@@ -16,6 +16,9 @@ def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
         "spool",
         {
             "FolderStorage.__init__.mode": 0o600,
+            **dict.fromkeys(
+                (f"{storage}.read.limit" for storage in ("FolderStorage", "ObjectStorage", "SpoolStorage")), 536_870_912
+            ),
             "Spool.__init__.max_age": timedelta.max,
             "open_storage.mode": 0o600,
         },
@@ -38,6 +41,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "spool._ALARM_SHARE": 0.8,
             "spool._TIME_DIGITS": 20,
             "storage.MAX_FILE_BYTES": 536_870_912,
+            "storage.MAX_SMALL_FILE_BYTES": 65_536,
             "spool._LISTING_SECONDS": 5.0,
             "spool._PIECE_BYTES": 4_194_304,
             "spool._SLOWEST_BYTES_PER_SECOND": 4_194_304,

@@ -20,7 +20,7 @@ from typing import Final
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.regular_files import IrregularFileError
-from servicebus_pair.core.spool.storage import SpoolStorage, folder_name
+from servicebus_pair.core.spool.storage import MAX_SMALL_FILE_BYTES, SpoolStorage, folder_name
 
 CLAIM_SECONDS: Final = 60.0
 """A claim that was not renewed for this time may be taken over."""
@@ -95,7 +95,7 @@ class Claims:
 
     async def _read(self, name: str) -> bytes | None:
         try:
-            return await self._thread.call(self._storage.read, name)
+            return await self._thread.call(self._storage.read, name, MAX_SMALL_FILE_BYTES)
         except FileNotFoundError:
             return None
         except IrregularFileError:

@@ -67,10 +67,10 @@ class FolderStorage:
             raise
         _sync_folder(path.parent)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
         """Return the content of a file."""
         with self._folder_of(name) as folder:
-            return read_regular(self._path(name), limit=MAX_FILE_BYTES, folder=folder)
+            return read_regular(self._path(name), limit=limit, folder=folder)
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from servicebus_pair.core.model.regular_files import IrregularFileError
-from servicebus_pair.core.spool.storage import SpoolStorage
+from servicebus_pair.core.spool.storage import MAX_SMALL_FILE_BYTES, SpoolStorage
 
 NAME_FILE: Final = "name"
 _MAX_CHARACTERS: Final = 1000
@@ -20,7 +20,7 @@ _MAX_CHARACTERS: Final = 1000
 def read_name(storage: SpoolStorage) -> str | None:
     """Return the name of a spool; ``None`` while nothing was written to it."""
     try:
-        content = storage.read(NAME_FILE)
+        content = storage.read(NAME_FILE, MAX_SMALL_FILE_BYTES)
     except (FileNotFoundError, IrregularFileError):
         return None
     # Whoever may write to the folder may write this file, too; its text goes to logs and reports.

@@ -54,17 +54,17 @@ class ObjectStorage:
         """Upload an object in place of another."""
         self._files.pipe_file(self._path(name), content)
 
-    def read(self, name: str) -> bytes:
-        """Return the content of an object. :raises IrregularFileError: it is larger than any file of a spool."""
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
+        """Return the content of an object. :raises IrregularFileError: it has more than ``limit`` bytes."""
         path = self._path(name)
         # A listing that its library remembers does not know what another process has written since.
         self._files.invalidate_cache()
         size, content = self._files.size(path), b""
-        if size is None or 0 < size <= MAX_FILE_BYTES:  # of an empty object, stores refuse to read a part
+        if size is None or 0 < size <= limit:  # of an empty object, stores refuse to read a part
             # It may be replaced by a larger one meanwhile.
-            content = bytes(self._files.cat_file(path, start=0, end=MAX_FILE_BYTES + 1))
-        if max(size or 0, len(content)) > MAX_FILE_BYTES:
-            raise IrregularFileError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", name)
+            content = bytes(self._files.cat_file(path, start=0, end=limit + 1))
+        if max(size or 0, len(content)) > limit:
+            raise IrregularFileError(errno.EFBIG, f"larger than {limit} bytes", name)
         return content
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:

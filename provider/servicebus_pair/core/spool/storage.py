@@ -12,6 +12,8 @@ from servicebus_pair.core.model.regular_files import IrregularFileError
 
 MAX_FILE_BYTES: Final = 512 << 20
 """Largest file: what is larger is none of a spool, since a message has at most 100 MB."""
+MAX_SMALL_FILE_BYTES: Final = 65_536
+"""Largest file that holds no messages, such as a claim."""
 
 
 def folder_name(entity: str) -> str:
@@ -51,8 +53,12 @@ class SpoolStorage(Protocol):
     def replace(self, name: str, content: bytes) -> None:
         """Write a file durably, in place of one of this name."""
 
-    def read(self, name: str) -> bytes:
-        """:raises FileNotFoundError: there is none."""
+    def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
+        """Return the content of a file.
+
+        :raises FileNotFoundError: there is none.
+        :raises IrregularFileError: it is no file, or has more than ``limit`` bytes.
+        """
 
     def delete(self, name: str) -> None:
         """Delete a file; do nothing if there is none."""
@@ -80,6 +86,6 @@ class StreamedStorage(SpoolStorage, Protocol):
 def holds(storage: SpoolStorage, name: str, content: bytes) -> bool:
     """Return whether there is a file of this name and content now."""
     try:
-        return storage.read(name) == content
+        return storage.read(name, len(content)) == content
     except (FileNotFoundError, IrregularFileError):
         return False
