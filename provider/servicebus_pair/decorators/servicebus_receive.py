@@ -61,7 +61,7 @@ class _ReceiveDecoratedOperator(DecoratedOperator, BaseReceiveOperator):
     @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Receive and call the function, now that there is a message or ``max_wait`` is over."""
-        check_event(event)
+        check_event(event, found=bool)
         return self._run(context, resumed=True)
 
     def _run(self, context: Context, *, resumed: bool) -> Any:

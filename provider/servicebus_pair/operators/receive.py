@@ -72,7 +72,7 @@ class ServiceBusReceiveOperator(BaseReceiveOperator):
     @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Receive, now that there is a message or ``max_wait`` is over."""
-        check_event(event)
+        check_event(event, found=bool)
         return self._run(context, resumed=True)
 
     def _run(self, context: Context, *, resumed: bool) -> dict[str, Any]:

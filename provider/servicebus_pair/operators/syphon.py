@@ -185,12 +185,13 @@ class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
     @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Continue after a deferral."""
-        check_event(event)
-        for entity, health in event.get("recovered", {}).items():
-            emit_recovery(context, self.servicebus_pair_conn_id, entity, EntityHealth.from_json(health))
+        check_event(event, carry=dict)
         carry = dict(event["carry"])
         self.lineage = TaskLineage(carry.pop("lineage", ()))
-        return self.run_async(self._wait_and_drain(context, DrainReport(**carry)))
+        done = DrainReport(**carry)
+        for entity, health in event.get("recovered", {}).items():
+            emit_recovery(context, self.servicebus_pair_conn_id, entity, EntityHealth.from_json(health))
+        return self.run_async(self._wait_and_drain(context, done))
 
     async def _wait_and_drain(self, context: Context, done: DrainReport) -> dict[str, Any]:
         optional_path_list("queues", self.queues)

@@ -120,7 +120,7 @@ class ServiceBusBacklogSensor(PairTask, BaseSensorOperator):
     @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002  as above
         """Succeed with the depth that met the condition."""
-        check_event(event)
+        check_event(event, messages=int)
         return dict(event)
 
     async def _read_depth(self, condition: BacklogCondition) -> BacklogDepth:

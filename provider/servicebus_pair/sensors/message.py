@@ -89,13 +89,13 @@ class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002  Airflow's signature
         """Wait up to ``poke_interval`` for a message."""
         event = self.run_async(self._trigger(float(self.poke_interval)).event_payload())
-        check_event(event)
+        check_event(event, found=bool)
         return PokeReturnValue(is_done=event["found"])
 
     @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:  # noqa: ARG002  Airflow's signature
         """Succeed, since there is a message."""
-        check_event(event)
+        check_event(event, found=bool)
 
     def _trigger(self, max_wait: float | None) -> MessageAvailableTrigger:
         return MessageAvailableTrigger(

@@ -94,7 +94,7 @@ class ServiceBusPrimaryHealthSensor(PairTask, BaseSensorOperator):
     @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Succeed, since the primary answers, and emit the recoveries that the trigger detected."""
-        check_event(event)
+        check_event(event, answered=list, refused=dict, recovered=dict)
         for entity, health in event["recovered"].items():
             emit_recovery(context, self.servicebus_pair_conn_id, entity, EntityHealth.from_json(health))
         return self._result(event["answered"], event["refused"])

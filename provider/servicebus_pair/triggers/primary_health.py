@@ -58,10 +58,18 @@ class PrimaryHealthTrigger(DeferralTrigger):
         }
 
 
-def check_event(event: Mapping[str, Any]) -> None:
+def check_event(event: object, **expected: type) -> None:
     """Raise the error that a trigger reported in its event, if any.
 
+    :param expected: what the event must have; a trigger of another version may have sent it.
     :raises ConfigurationError: the connection is invalid.
+    :raises ValueError: it is not such an event; a retry waits again.
     """
-    if "error" in event:
-        raise ConfigurationError(event["error"])
+    fields = event if isinstance(event, Mapping) else {}
+    if "error" in fields:
+        raise ConfigurationError(str(fields["error"]))
+    for name, kind in expected.items():
+        if not isinstance(fields.get(name), kind):
+            raise ValueError(  # noqa: TRY004  as for one that is missing
+                f"the event of the trigger has no {name}, a {kind.__name__}: a retry of the task waits again"
+            )
