@@ -7,13 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessageState
+from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.protocol.amqp_message import body_digest
 from servicebus_pair.core.protocol.message_outline import MessageOutline
 from servicebus_pair.core.sdk.messages import from_sdk
 from servicebus_pair.core.sdk.received_message import MessageState, OutlinedMessage, ReceivedMessage
+from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import WHOLE
 
@@ -57,6 +58,19 @@ def test_what_the_broker_adds_is_passed_on() -> None:
     theirs: Any = SimpleNamespace(**fields, **{f"{name}_utc": value for name, value in times.items()})
     received = ReceivedMessage(theirs)
     assert {name: getattr(received, name) for name in fields | times} == fields | times
+
+
+@pytest.mark.parametrize("lie", [b"x", 2**63 - 1, -(2**63), 1e300, [], {}])
+def test_what_the_broker_says_that_is_no_time_or_state_is_as_good_as_nothing(lie: Any) -> None:
+    names = (b"x-opt-enqueued-time", b"x-opt-scheduled-enqueue-time", b"x-opt-locked-until", b"x-opt-message-state")
+    inner = SimpleNamespace(annotations=dict.fromkeys(names, lie))
+    theirs = ServiceBusReceivedMessage.__new__(ServiceBusReceivedMessage)
+    receiver = SimpleNamespace(session=None)
+    vars(theirs).update(_raw_amqp_message=inner, _settled=False, _receiver=receiver, _expiry=None)
+    received = ReceivedMessage(theirs)
+    assert (received.enqueued_time, received.scheduled_enqueue_time, received.locked_until) == (None, None, None)
+    assert received.state is MessageState.ACTIVE
+    assert RelayDelivery(b"", delivery_id=1, receiver=None, lock_ends=1e300).locked_until is None
 
 
 @pytest.mark.parametrize(("number", "state"), list(enumerate(MessageState)))

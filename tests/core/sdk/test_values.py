@@ -92,6 +92,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "message_batch._NO_LIMIT": 9_223_372_036_854_775_808,
             "message_browser._FIRST_SEQUENCE_NUMBER": 1,
             "message_browser._BEYOND_ALL": 4_611_686_018_427_387_904,
+            "message_browser._LARGEST": 9_223_372_036_854_775_807,
             "message_browser._RETRY_DELAY": 1.0,
             "guarded_transport._MAX_BYTES": 8_388_608,
             "guarded_transport._MAX_ENTRIES": 1000,

@@ -13,6 +13,7 @@ _FIRST_SEQUENCE_NUMBER: Final = 1
 # No message has this sequence number, not even where the highest 16 bits name a partition: a peek from here returns
 # nothing, and fails only if the queue as a whole cannot be read.
 _BEYOND_ALL: Final = 2**62
+_LARGEST: Final = 2**63 - 1
 _RETRY_DELAY: Final = 1.0
 _LINEAR_PROBES: Final = 64
 
@@ -88,8 +89,8 @@ class MessageBrowser:
             if not page:
                 return
             following = 1 + max(each.sequence_number for each in page)
-            if following <= cursor:
-                # They would be read without end.
+            if not cursor < following <= _LARGEST:
+                # They would be read, or searched, without end.
                 raise ServiceFaultError(f"a peek from sequence number {cursor} returned {following - 1} at most")
             cursor = following
             yield page
@@ -102,6 +103,8 @@ class MessageBrowser:
                 return number
         low, step = undecodable + _LINEAR_PROBES, 1
         while not await self._is_readable(low + step):
+            if low + step > _BEYOND_ALL:
+                raise ServiceFaultError(f"no message after sequence number {undecodable} can be read")
             low, step = low + step, step * 2
         while step := step // 2:
             if not await self._is_readable(low + step):

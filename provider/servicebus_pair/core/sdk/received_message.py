@@ -60,22 +60,23 @@ class ReceivedMessage:
     @property
     def enqueued_time(self) -> datetime | None:
         """When the broker stored the message."""
-        return self.sdk_message.enqueued_time_utc
+        return _time(self.sdk_message, "enqueued_time_utc")
 
     @property
     def scheduled_enqueue_time(self) -> datetime | None:
         """When the message becomes or became available, if it was scheduled."""
-        return self.sdk_message.scheduled_enqueue_time_utc
+        return _time(self.sdk_message, "scheduled_enqueue_time_utc")
 
     @property
     def locked_until(self) -> datetime | None:
         """When the lock of a received message ends."""
-        return self.sdk_message.locked_until_utc
+        return _time(self.sdk_message, "locked_until_utc")
 
     @property
     def state(self) -> MessageState:
-        """What the message waits for."""
-        return MessageState(self.sdk_message.state.name.lower())
+        """What the message waits for; nothing, if the broker says what is no state."""
+        name = getattr(self.sdk_message.state, "name", None)
+        return MessageState.ACTIVE if name is None else MessageState(name.lower())
 
     @property
     def delivery_count(self) -> int | None:
@@ -130,6 +131,15 @@ class ReceivedMessage:
             return to_text(path) if isinstance(path, str | bytes) else ""
         except UnicodeDecodeError:
             return ""
+
+
+def _time(message: ServiceBusReceivedMessage, name: str) -> datetime | None:
+    """Return a time that the broker gave; ``None`` if it gave none, or what is no time."""
+    try:
+        value = getattr(message, name)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if isinstance(value, datetime) else None
 
 
 _STATES: Final = (MessageState.ACTIVE, MessageState.DEFERRED, MessageState.SCHEDULED)

@@ -58,4 +58,7 @@ class RelayDelivery(ReceivedMessage):
     @property
     def locked_until(self) -> datetime | None:
         """When the lock of the first message of the run ends."""
-        return None if self.lock_ends is None else datetime.fromtimestamp(self.lock_ends, UTC)
+        try:
+            return None if self.lock_ends is None else datetime.fromtimestamp(self.lock_ends, UTC)
+        except (ValueError, OverflowError):
+            return None  # what the broker said is no time
