@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, TypeAlias, TypeVar
@@ -19,7 +20,20 @@ from typing import Any, Final, TypeAlias, TypeVar
 ResultT = TypeVar("ResultT")
 HANG_SECONDS: Final = 5.0
 """After this time a call counts as hanging."""
-_Calls: TypeAlias = SimpleQueue[tuple[Future[Any], Callable[[], Any], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call, and how long it may take beyond ``HANG_SECONDS``."""
+
+    work: Callable[[], Any]
+    more_seconds: float = 0.0
+
+    def __call__(self) -> Any:
+        return self.work()
+
+
+_Calls: TypeAlias = SimpleQueue[tuple[Future[Any], _Call]]
 
 
 class DaemonThread(Executor):
@@ -46,8 +60,8 @@ class DaemonThread(Executor):
         :raises TimeoutError: this call or one before it hangs; a call that has started runs to its end nevertheless.
         """
         self.raise_if_hanging()
-        work = partial(copy_context().run, function, *args)
-        future = asyncio.wrap_future(self._queue(work, more_seconds))
+        work = _Call(partial(copy_context().run, function, *args), more_seconds)
+        future: asyncio.Future[ResultT] = asyncio.get_running_loop().run_in_executor(self, work)
         try:
             while not future.done():
                 left = HANG_SECONDS + self._more_seconds - self._running_seconds()
@@ -66,10 +80,8 @@ class DaemonThread(Executor):
 
     def submit(self, function: Callable[..., ResultT], /, *args: Any, **kwargs: Any) -> Future[ResultT]:
         """Queue a call; the thread skips it if the future is cancelled before."""
-        return self._queue(partial(function, *args, **kwargs), 0.0)
-
-    def _queue(self, work: Callable[[], ResultT], more_seconds: float) -> Future[ResultT]:
         future: Future[ResultT] = Future()
+        work = function if isinstance(function, _Call) else _Call(partial(function, *args, **kwargs))
         with self._lock:
             if os.getpid() != self._process:
                 # The thread did not survive the fork, and the queue may have been in use.
@@ -77,7 +89,7 @@ class DaemonThread(Executor):
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, args=(self._calls,), name=self._name, daemon=True)
                 self._thread.start()
-            self._calls.put((future, work, more_seconds))
+            self._calls.put((future, work))
         return future
 
     def _running_seconds(self) -> float:
@@ -86,17 +98,17 @@ class DaemonThread(Executor):
 
     def _run(self, calls: _Calls) -> None:
         while True:
-            future, function, more_seconds = calls.get()
+            future, call = calls.get()
             if not future.set_running_or_notify_cancel():
                 continue
-            self._more_seconds = more_seconds
+            self._more_seconds = call.more_seconds
             self._began = time.monotonic()
             try:
-                result = function()
+                result = call.work()
             except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
                 self._began = None
                 future.set_exception(error)
             else:
                 self._began = None
                 future.set_result(result)
-            del future, function
+            del future, call
