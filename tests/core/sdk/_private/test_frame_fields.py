@@ -76,6 +76,14 @@ def test_a_field_of_another_type_ends_the_connection(code: int, index: int) -> N
             decoded(code, with_field(code, index, lie))
 
 
+@pytest.mark.parametrize("code", [0x16, 0x17, 0x18])
+def test_the_description_of_an_error_is_a_text(code: int) -> None:
+    for description in (NULL, text("why"), b"\xb1" + pack(">I", 300) + b"x" * 300):
+        decoded(code, with_field(code, len(FRAMES[code]) - 1, section(0x1D, join_list([SYMBOL, description]))))
+    with pytest.raises(ConnectionAbortedError, match="impossible field"):
+        decoded(code, with_field(code, len(FRAMES[code]) - 1, section(0x1D, join_list([SYMBOL, b"\x45"]))))
+
+
 @pytest.mark.parametrize(("code", "index"), FIELDS)
 def test_a_field_may_be_missing_where_the_protocol_says_so(code: int, index: int) -> None:
     fields = with_field(code, index, NULL)

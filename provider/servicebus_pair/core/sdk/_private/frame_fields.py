@@ -51,7 +51,9 @@ def _is(kind: str, value: Any) -> bool:
         case "b":
             return isinstance(value, bool)
         case "e":
-            return isinstance(value, list) and bool(value) and isinstance(value[0], bytes)
+            if not isinstance(value, list) or not value or not isinstance(value[0], bytes):
+                return False
+            return isinstance(value[1], bytes | None) if len(value) > 1 else True  # the description
         case "y":
             return isinstance(value, bytes)
         case _:
