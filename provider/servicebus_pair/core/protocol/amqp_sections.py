@@ -31,7 +31,6 @@ _BYTES_BY_CATEGORY: Final = {0x4: 1, 0x5: 2, 0x6: 3, 0x7: 5, 0x8: 9, 0x9: 17}
 _BYTES: Final = tuple(_BYTES_BY_CATEGORY.get(constructor >> 4, 0) for constructor in range(256))
 # Where the items of a list or map begin.
 _FIRST_ITEM: Final = {LIST: 3, MAP: 3, LIST | _WIDE: 9, MAP | _WIDE: 9, _EMPTY_LIST: 1}
-_COUNTED: Final = (LIST, MAP, LIST | _WIDE, MAP | _WIDE)
 _FIRST_CHARACTER: Final = {**dict.fromkeys((0xA0, 0xA1, 0xA3), 2), **dict.fromkeys((0xB0, 0xB1, 0xB3), 5)}
 _UINT: Final = Struct(">BI").pack
 _COMPOUND: Final = Struct(">BII").pack
@@ -95,7 +94,7 @@ def count_values(data: bytes | memoryview, most: int) -> int:
                 start = value_end(data, start + 1)
             constructor = data[start]
             count += following - start if constructor >= _ARRAY else 1
-            if constructor in _COUNTED:
+            if constructor in _FIRST_ITEM and constructor != _EMPTY_LIST:
                 size = _read_size(data, start + 5)[0] if constructor & _WIDE else data[start + 2]
                 waiting.append((start + _FIRST_ITEM[constructor], following, size))
             start = following
