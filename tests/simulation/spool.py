@@ -35,6 +35,7 @@ class Files:
     """
 
     place = "in memory"
+    listing_seconds = 0.0
 
     def __init__(self, loop: Clockwork, random: Random, *, on_set_aside: Callable[[list[str]], None]) -> None:
         self.delay = 0.01
@@ -75,6 +76,10 @@ class Files:
             for name, (content, modified_at) in sorted(self._contents.items())
             if name.startswith(f"{folder}/" if folder else "")
         ]
+
+    def walk(self, folder: str = "") -> Iterator[StoredFile]:
+        """Yield the files below a folder."""
+        yield from self.list(folder)
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names of the files in a folder."""

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -62,7 +62,7 @@ class FaultyStorage:
     """A storage of which one call has a fault; a process that was killed makes no more calls."""
 
     def __init__(self, storage: StreamedStorage, fault: str, at: int) -> None:
-        self.place = storage.place
+        self.place, self.listing_seconds = storage.place, storage.listing_seconds
         self.late: list[Callable[[], Any]] = []
         self.calls = 0
         self._storage, self._at = storage, at
@@ -107,6 +107,9 @@ class FaultyStorage:
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         files: Sequence[StoredFile] = self._call("list", folder)
         return files
+
+    def walk(self, folder: str = "") -> Iterator[StoredFile]:
+        yield from self.list(folder)
 
     def names(self, folder: str) -> Sequence[str]:
         names: Sequence[str] = self._call("names", folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.spool import Spool, SpooledEntity, open_spool
 from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolKey, WrongKeyError
-from servicebus_pair.core.spool.storage import MAX_FILE_BYTES
+from servicebus_pair.core.spool.storage import MAX_FILE_BYTES, StoredFile
 from tests.core.support.manual_clock import ManualClock
 
 MEGABYTE = 1_000_000
@@ -96,14 +96,14 @@ async def test_section_10_in_session_order_a_write_looks_at_no_file_that_waits(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool, lists = spool_in(tmp_path, clock, ordered=True), 0
-    listed = spool.storage.list
+    listed = spool.storage.walk
 
     def count(folder: str = "") -> Any:
         nonlocal lists
         lists += 1
         return listed(folder)
 
-    monkeypatch.setattr(spool.storage, "list", count)
+    monkeypatch.setattr(spool.storage, "walk", count)
     for number in range(20):
         await spool.write("flights", [new_message(f"{number}")])
     assert lists == 1, "for the limits of the spool, every few seconds"
@@ -218,13 +218,13 @@ async def test_a_listing_serves_for_five_seconds_by_either_clock(
     seconds: float, lists: int, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool, listed = spool_in(tmp_path, clock), list[str]()
-    files = spool.storage.list
+    files = spool.storage.walk
 
     def count(folder: str = "") -> Any:
         listed.append(folder)
         return files(folder)
 
-    monkeypatch.setattr(spool.storage, "list", count)
+    monkeypatch.setattr(spool.storage, "walk", count)
     await spool.write("flights", [new_message("x")])
     clock.time += seconds
     await spool.write("flights", [new_message("x")])
@@ -462,3 +462,31 @@ async def test_section_10_nothing_is_written_where_a_mount_was(
     (tmp_path / "removed").rename(folder)
     await spool.write(entity, [new_message("c")])
     assert sum(each.messages for each in (await spool.survey()).values()) == 2
+
+
+async def test_section_10_many_files_are_listed_in_pieces_each_of_which_may_take_long(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that lists all that an outage has left would count as hanging, so that nothing could be delivered."""
+    monkeypatch.setattr(spools, "_LISTED_AT_ONCE", 2)
+    storage = FolderStorage(str(tmp_path))
+    spool, steps, walk = Spool(storage, clock=clock, max_bytes=1 << 20), list[str](), storage.walk
+    for text in "abcde":
+        await spool.write("flights", [new_message(text)])
+    call = spool._thread.call
+
+    def walked(folder: str) -> Iterator[StoredFile]:
+        for each in walk(folder):
+            steps.append("file")
+            yield each
+
+    async def called(*args: Any, **more: Any) -> Any:
+        steps.append("call")
+        return await call(*args, **more)
+
+    monkeypatch.setattr(storage, "walk", walked)
+    monkeypatch.setattr(spool._thread, "call", called)
+    batches = await spool.batches()
+
+    assert [texts((await spool.read(each)).messages) for each in batches] == [["a"], ["b"], ["c"], ["d"], ["e"]]
+    assert steps[:8] == ["call", "file", "file", "call", "file", "file", "call", "file"]

@@ -33,6 +33,8 @@ class FolderStorage:
     :param mode: of new files.
     """
 
+    listing_seconds = 0.0
+
     def __init__(self, folder: str, *, mode: int = PRIVATE) -> None:
         self._folder = Path(folder)
         self._mode = mode
@@ -97,8 +99,11 @@ class FolderStorage:
 
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the complete files below ``folder``, in the order of their names."""
-        files = (each for each in self._walk(folder) if isinstance(each, StoredFile))
-        return sorted(files, key=lambda each: each.name)
+        return sorted(self.walk(folder), key=lambda each: each.name)
+
+    def walk(self, folder: str = "") -> Iterator[StoredFile]:
+        """Yield the complete files below ``folder``, in any order."""
+        return (each for each in self._walk(folder) if isinstance(each, StoredFile))
 
     def passed_over(self, folder: str = "") -> Iterator[str]:
         """Yield the links, and the folders that cannot be read or lie too deep, which :meth:`list` passes over."""

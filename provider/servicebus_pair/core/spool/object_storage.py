@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from io import BufferedReader
@@ -22,6 +22,9 @@ class ObjectStorage:
     :param files: the file system of the URL, if it has credentials of its own.
     :raises ConfigurationError: fsspec does not know the URL, or its library is not installed.
     """
+
+    # All pages of a listing, of a thousand objects each, are one call to its library.
+    listing_seconds = 25.0
 
     def __init__(self, url: str, *, what: str = "spool", files: Any = None) -> None:
         scheme = url.partition("://")[0]
@@ -101,6 +104,10 @@ class ObjectStorage:
             ),
             key=lambda each: each.name,
         )
+
+    def walk(self, folder: str = "") -> Iterator[StoredFile]:
+        """Yield the objects below ``folder``."""
+        yield from self.list(folder)
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names in a folder; see ``SpoolStorage``."""

@@ -16,7 +16,9 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from math import inf
+from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -51,6 +53,7 @@ _NAME: Final = re.compile(r"(0[0-9]{19})-[^-]{0,40}-([0-9]{1,9})\.spool")
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
 _PIECE_BYTES: Final = 4 << 20
+_LISTED_AT_ONCE: Final = 1000
 # A slow mount takes longer for a large file than a call may; a mount that hangs holds up a send for as long.
 _SLOWEST_BYTES_PER_SECOND: Final = 4 << 20
 # Share of the limit from which on the spool is said to fill.
@@ -176,7 +179,8 @@ class Spool:
         await self._check_room(len(content), now)
         await self.name()
         if self._ordered:
-            newest = await self._call("list", self._newest_time, f"{_MESSAGES}/{folder_name(entity)}")
+            folder, more = f"{_MESSAGES}/{folder_name(entity)}", self.storage.listing_seconds
+            newest = await self._call("list", self._newest_time, folder, more_seconds=more)
             self._last_time = max(self._last_time, newest)
         name = self._new_name(entity, len(messages), now)
         await self._call("write to", self.storage.create, name, content)
@@ -187,8 +191,17 @@ class Spool:
     async def batches(self, entity: str | None = None) -> list[SpooledBatch]:
         """Return the batches in the order of writing, of one entity or of all."""
         folder = _MESSAGES if entity is None else f"{_MESSAGES}/{folder_name(entity)}"
-        files = await self._call("list", self.storage.list, folder)
+        files = await self._list(folder)
         return sorted(batch for each in files if (batch := _parse(each)) is not None)
+
+    async def _list(self, folder: str) -> list[StoredFile]:
+        """List piece by piece: an outage leaves more files than one call may list."""
+        files, found, more = self.storage.walk(folder), list[StoredFile](), self.storage.listing_seconds
+        while True:
+            piece = await self._call("list", lambda: list(islice(files, _LISTED_AT_ONCE)), more_seconds=more)
+            found += piece
+            if len(piece) < _LISTED_AT_ONCE:
+                return found
 
     async def survey(self) -> Mapping[str, SpooledEntity]:
         """Return what the spool holds, by folded entity, the entity with the oldest message first."""
@@ -206,7 +219,7 @@ class Spool:
         :raises SpoolError: the spool, or a file of it that is not set aside, cannot be read.
         """
         for folder, is_aside in ((_MESSAGES, False), (SET_ASIDE, True)):
-            for file in await self._call("list", self.storage.list, folder):
+            for file in sorted(await self._list(folder), key=attrgetter("name")):
                 if not file.name.endswith(_SUFFIX):
                     continue
                 try:
@@ -333,10 +346,10 @@ class Spool:
             raise SpoolError(f"the spool holds a file of {entity} whose name is of the far future: remove it")
         return f"{_MESSAGES}/{folder_name(entity)}/{name}"
 
-    async def _call(self, action: str, method: Any, *args: Any) -> Any:
-        written = sum(len(each) for each in args if isinstance(each, bytes))
+    async def _call(self, action: str, method: Any, *args: Any, more_seconds: float = 0.0) -> Any:
+        more_seconds += sum(len(each) for each in args if isinstance(each, bytes)) // _SLOWEST_BYTES_PER_SECOND
         try:
-            return await self._thread.call(method, *args, more_seconds=written // _SLOWEST_BYTES_PER_SECOND)
+            return await self._thread.call(method, *args, more_seconds=more_seconds)
         except FileNotFoundError:
             raise
         except Exception as error:

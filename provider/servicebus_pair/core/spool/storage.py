@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
@@ -40,9 +40,11 @@ class SpoolStorage(Protocol):
     """Files by name, which appear as a whole or not at all. Names are relative and use ``/``.
 
     :ivar place: where that is, to people: ``on HOST in FOLDER``, or ``in URL``.
+    :ivar listing_seconds: how much longer than other calls one that lists may take.
     """
 
     place: str
+    listing_seconds: float
 
     def create(self, name: str, content: bytes) -> None:
         """Write a new file durably: when this returns, it survives a crash.
@@ -68,6 +70,9 @@ class SpoolStorage(Protocol):
 
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
+
+    def walk(self, folder: str = "") -> Iterator[StoredFile]:
+        """Yield what :meth:`list` returns, in any order; each step blocks."""
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names in a folder, in no order, and perhaps of incomplete files; quicker than :meth:`list`."""
