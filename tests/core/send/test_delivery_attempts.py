@@ -81,6 +81,7 @@ class FakeDelivery:
         self._keep_apart = False
         self.attached, self.is_open = attached, True
         self.max_batch_bytes = 250_000
+        self.max_message_bytes = 0
         given = PairOptions(**{"failover_interval": timedelta(seconds=3), **options})
         self.registry = HealthRegistry(given, store=None, observers=[], clock=self.clock)
         self.probes: list[ServiceError | None] = []

@@ -69,7 +69,8 @@ class Ending:
         )
         self.name = partial(_returned, spool)
         policy = SendPolicy(interval=60.0, busy_delay=10.0, ordered=ordered)
-        sender: Any = SimpleNamespace(entity="flights", pair=pair, policy=policy, backlog=self)
+        link = SimpleNamespace(max_batch_bytes=0, max_message_bytes=0)
+        sender: Any = SimpleNamespace(entity="flights", pair=pair, policy=policy, backlog=self, link=link)
         self.observers = ()
         self.state = DeliveryState()
         registry: Any = self

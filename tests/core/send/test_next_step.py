@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import (
     AuthorizationError,
+    InvalidMessageError,
+    MessageTooLargeError,
     NoBacklogQueueError,
+    RefusedError,
     RejectedError,
     ServerBusyError,
     ServiceError,
@@ -313,3 +316,18 @@ def test_section_10_in_session_order_what_follows_spooled_messages_is_spooled(
 def test_section_10_a_part_of_what_was_not_diverted_is_spooled_too() -> None:
     part = NEW.not_diverted(NOT_DIVERTED).part()
     assert step(part, HEALTHY, policy=replace(POLICY, spools=True)) == Spool()
+
+
+@pytest.mark.parametrize(
+    "error", [RefusedError("no session"), MessageTooLargeError("large"), InvalidMessageError("bad")]
+)
+def test_section_10_what_the_service_says_of_one_message_of_the_spool_is_no_failure_of_its_entity(
+    error: ServiceError,
+) -> None:
+    history = failed(error)
+    assert step(history, messages=2) == Probe()
+    assert step(history.probed(works_at=NOW), messages=2) == Split()
+    history = failed(error, error, error, began=NOW - 1)
+    assert step(history.probed(works_at=NOW)) == Refuse()
+    nothing_works = history.probed(works_at=None)
+    assert (step(nothing_works), nothing_works.counts) == (Fail(error), False)

@@ -53,7 +53,7 @@ class Service:
     ) -> SendError:
         result = SendResult(primary=len(accepted), message_ids=tuple(accepted))
         error = NoBacklogQueueError(str(cause), cause=cause, result=result, unsent=unsent)
-        error.refused = tuple(refused)
+        error.refused, error.verdicts = tuple(refused), ("bad",)[: len(refused)]
         return error
 
 

@@ -32,6 +32,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "claims.CLAIM_SECONDS": 60.0,
             "claims._RENEWALS": 6,
             "drain._CONCURRENT_ENTITIES": 8,
+            "drain._MAX_REASONS": 10,
             "drain._LARGE_BYTES": 33_554_432,
             "folder_storage.PRIVATE": 0o600,
             "folder_storage._MAX_DEPTH": 16,

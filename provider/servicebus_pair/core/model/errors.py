@@ -264,6 +264,7 @@ class SendError(PairError):
         with the same ids is safe with duplicate detection and may create duplicates without it.
     :ivar refused: members of ``unsent`` that the service rejected while it accepted others; sending them again
         unchanged is useless.
+    :ivar verdicts: why, each reason once.
     :ivar sequence_numbers: of ``result.primary_ids``, when the messages were being scheduled.
     """
 
@@ -282,6 +283,7 @@ class SendError(PairError):
         self.unsent = tuple(unsent)
         self.in_doubt = tuple(in_doubt)
         self.refused: tuple[Any, ...] = ()
+        self.verdicts: tuple[str, ...] = ()
         self.sequence_numbers: tuple[int, ...] = ()
 
 

@@ -83,9 +83,7 @@ class SizedBatch(ABC, Generic[MessageT]):
             if bytes_after > self._max_bytes:
                 return False
         elif size > self._max_message_bytes:
-            raise MessageTooLargeError(
-                f"message {self._name(message)!r} takes {size} bytes: the link takes {self._max_message_bytes}"
-            )
+            raise too_large(self._name(message), size, self._max_message_bytes)
         self._bytes = bytes_after
         self.messages.append(message)
         return True
@@ -109,6 +107,11 @@ class SizedBatch(ABC, Generic[MessageT]):
 
     def _empty(self) -> Self:
         return type(self)(self._max_bytes, max_message_bytes=self._max_message_bytes)
+
+
+def too_large(message_id: str, size: int, limit: int) -> MessageTooLargeError:
+    """Return the error of a message that the link does not take."""
+    return MessageTooLargeError(f"message {message_id!r} takes {size} bytes: the link takes {limit}")
 
 
 def message_bytes(section: int) -> int:

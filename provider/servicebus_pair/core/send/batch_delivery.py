@@ -8,17 +8,24 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from servicebus_pair.core.model.errors import SendTimeoutError, ServiceError
+from servicebus_pair.core.model.errors import InvalidMessageError, RejectedError, SendTimeoutError, ServiceError
 from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.health_state import HealthState
 from servicebus_pair.core.model.health_transitions import SendFailed, SendSucceeded
-from servicebus_pair.core.protocol.batching import BatchPacker
+from servicebus_pair.core.protocol.batching import BatchPacker, BatchT
 from servicebus_pair.core.sdk.error_mapping import triggers_failover
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, UnencodedBatch
-from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliveryState, SendOperation, TrackedBatch
+from servicebus_pair.core.send.delivery_state import (
+    AttemptExecutor,
+    DeliveryState,
+    SendOperation,
+    TrackedBatch,
+    TrackedMessage,
+)
 from servicebus_pair.core.send.last_step import NO_HISTORY, LastStep, Part
 from servicebus_pair.core.send.next_step import (
+    MESSAGE_ERRORS,
     Attempt,
     AttemptHistory,
     Pause,
@@ -183,7 +190,8 @@ class BatchDelivery:
             timeout = self._attempt_timeout(history, self._clock.now())
             failure = await self._context.prober.probe(self._entity, timeout=timeout)
             if failure is not None:
-                self._record_failure(failure, history.rejected_since)
+                if isinstance(history.error, RejectedError):
+                    self._record_failure(failure, history.rejected_since)
                 return history.probed(works_at=None)
             accepted_at[key] = self._clock.now()
         return history.probed(works_at=accepted_at[key])
@@ -193,8 +201,27 @@ class BatchDelivery:
         packer = BatchPacker(
             lambda: TrackedBatch(self._link.new_batch()), key=lambda tracked: self._link.batch_key(tracked.message)
         )
-        full = [batch for each in part.messages if (batch := packer.add(each)) is not None]
+        full = [batch for each in part.messages if (batch := self.pack(packer, each)) is not None]
         return [Part(batch.messages, batch, part.history) for batch in (*full, *packer.flush())]
+
+    def pack(self, packer: BatchPacker[BatchT], tracked: TrackedMessage) -> BatchT | None:
+        """Pack a message; return a batch that is ready now. :raises ServiceError: as :meth:`refuse`."""
+        try:
+            return packer.add(tracked)
+        except Exception as error:  # noqa: BLE001 - see refuse
+            self.refuse(tracked, error)
+            return None
+
+    def refuse(self, tracked: TrackedMessage, error: Exception) -> None:
+        """Refuse a message that can never be sent, if it comes from the spool: it holds up nothing behind it.
+
+        :raises ServiceError: it does not, and its sender is told at once.
+        """
+        if not self._policy.unspools:
+            raise error
+        # What is read from a file need not be of the types that a message has.
+        verdict = error if isinstance(error, ServiceError) else InvalidMessageError(f"not a message: {error!r}")
+        self._executor.state.refuse(tracked, verdict)
 
     def _is_refused_mixture(self, part: Part) -> bool:
         """Return whether the entity refused a batch for mixing sessions; from now on they are kept apart."""
@@ -243,7 +270,7 @@ class BatchDelivery:
         return min(attempt_timeout(left, longest=self._sender.longest_attempt), allowed)
 
     def _failed(self, history: AttemptHistory, error: ServiceError, timer: _AttemptTimer) -> AttemptHistory:
-        is_final = self._is_final(error)
+        is_final = self._is_final(error) and not (self._policy.unspools and isinstance(error, MESSAGE_ERRORS))
         after = history.failed(error, began=timer.began, was_attached=timer.was_attached, is_final=is_final)
         if is_final:
             return after

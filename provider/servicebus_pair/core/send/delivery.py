@@ -81,10 +81,14 @@ class Delivery:
 
     async def _pack(self, message: AmqpMessage) -> None:
         tracked = self._state.take(message)
-        check_message(message)
+        try:
+            check_message(message)
+        except Exception as error:  # noqa: BLE001 - see refuse
+            self._batches.refuse(tracked, error)
+            return
         if self._packer.is_empty and not self._link.is_open:
             await self._batches.open_link()
-        full = self._packer.add(tracked)
+        full = self._batches.pack(self._packer, tracked)
         if full is not None:
             await self._batches.deliver(full)
 
@@ -114,5 +118,6 @@ class Delivery:
             f"{summary}: {reason}", cause=cause, result=result, unsent=unsent, in_doubt=[*map(to_application, in_doubt)]
         )
         account.refused = tuple(to_application(each.message) for each in refused)
+        account.verdicts = tuple(dict.fromkeys(str(each.verdict) for each in refused))
         account.sequence_numbers = tuple(state.sequence_numbers)
         return account

@@ -19,6 +19,7 @@ from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesU
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.batching import too_large
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, message_ref
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.spool.spool import Spool
@@ -233,15 +234,24 @@ class AttemptExecutor:
             # Once the send waits, its time is free: digests cost as much as writing them to a ledger.
             asyncio.get_running_loop().call_soon(batch.encoded.prepare_refs)
 
-    async def spool(self, messages: Sequence[TrackedMessage], spool: Spool) -> None:
-        """Write messages to the spool.
+    async def spool(self, messages: Sequence[TrackedMessage], spool: Spool, *, max_bytes: int) -> None:
+        """Write messages to the spool; those are refused that the entity would never take from there.
 
+        :param max_bytes: of a message, as the entity last told; 0 if it never did.
         :raises SpoolError: it does not take them; the account says what may be in it.
         :raises TimedOutError: the lease ended first; likewise.
         :raises InvalidMessageError: a message cannot be kept.
         :raises ObserverError: the messages are in the spool, but an observer missed it.
         """
-        refs = tuple(message_ref(each.message) for each in messages)
+        refs = [message_ref(each.message) for each in messages]
+        if max_bytes:
+            for each, ref in zip(messages, refs, strict=True):
+                if ref.size_bytes > max_bytes:
+                    self.state.refuse(each, too_large(ref.message_id, ref.size_bytes, max_bytes))
+            refs = [ref for ref in refs if ref.size_bytes <= max_bytes]
+            messages = [each for each in messages if each.status is not MessageStatus.REFUSED]
+            if not messages:
+                return
         self.state.start_attempt(messages)
         try:
             writing = spool.write(self._entity, [each.message for each in messages])
@@ -254,7 +264,7 @@ class AttemptExecutor:
         self.state.accept(messages, route=Route.SPOOLED, queue=None, ids=[ref.message_id for ref in refs])
         if self._registry.observers:
             at, name = self._clock.now(), await spool.name()
-            self._registry.emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, at, name))
+            self._registry.emit(MessagesAccepted(self._entity, Route.SPOOLED, None, tuple(refs), at, name))
 
     async def _within(self, holding: Coroutine[Any, Any, None], sending: Awaitable[ResultT]) -> ResultT:
         lease = asyncio.ensure_future(holding)

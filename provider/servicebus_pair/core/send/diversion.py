@@ -109,7 +109,7 @@ class Diversion:
         for tracked in messages:
             try:
                 copies[tracked] = checked_copy(tracked.message, entity=self._entity)
-            except MessageTooLargeError as error:
+            except (MessageTooLargeError, InvalidMessageError) as error:
                 self._refuse(tracked, error)
         return copies
 
@@ -207,6 +207,13 @@ class Diversion:
                             halves = messages[:middle], messages[middle:]
                             parts = [part for half in halves for part in await self._pack(queue, copies, half)]
                             batches.extendleft(reversed(parts))
+                except MessageTooLargeError as error:
+                    # Of the service, where the SDK does not tell the limit of the link: the message is alone.
+                    if self._context.unspooled_from is None:
+                        raise
+                    for tracked in batch.messages:
+                        self._refuse(tracked, error)
+                        del copies[tracked]
         except MessageTooLargeError as error:
             raise MessageTooLargeError(f"as a copy for the backlog, {error}") from error
 
@@ -286,7 +293,7 @@ class Diversion:
         for tracked in messages:
             try:
                 full.append(packer.add(tracked))
-            except MessageTooLargeError as error:
+            except (MessageTooLargeError, InvalidMessageError) as error:
                 if self._context.unspooled_from is None:
                     raise
                 self._refuse(tracked, error)

@@ -47,6 +47,7 @@ class LastStep:
     """
 
     def __init__(self, sender: SenderContext, executor: AttemptExecutor, *, deadline: Deadline) -> None:
+        self._sender = sender
         self._entity = sender.entity
         self._context = sender.pair
         self._policy = sender.policy
@@ -125,7 +126,9 @@ class LastStep:
                 self._backlog.try_again()
             if not self._policy.ordered or await self._is_route_to_spool(history):
                 assert spool is not None  # noqa: S101 - for the type checker
-                await self._executor.spool(part.messages, spool)
+                link = self._sender.link
+                limit = max(link.max_batch_bytes, link.max_message_bytes)
+                await self._executor.spool(part.messages, spool, max_bytes=limit)
                 return []
         except TimedOutError as error:
             _log.info("entity=%s: a write to the spool was ended: %s", self._entity, error)

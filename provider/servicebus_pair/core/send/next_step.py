@@ -5,7 +5,8 @@
     no failure yet                     -> Attempt
     the entity is failed over          -> Divert, or Spool what follows spooled messages where order is kept
     an error for the caller            -> Fail
-    the message was rejected           -> Probe whether the entity takes anything else; if not, it counts as a failure;
+    the message was rejected; from a
+    spool also: refused, too large     -> Probe whether the entity takes anything else; if not, it counts as a failure;
                                           else Split until the message is alone, two more tries, and Refuse
     busy                               -> Pause, as long as the caller allows
     neither namespace took it in time  -> Spool, if there is a spool
@@ -24,6 +25,9 @@ from math import inf, isinf
 from typing import Final, TypeAlias
 
 from servicebus_pair.core.model.errors import (
+    InvalidMessageError,
+    MessageTooLargeError,
+    RefusedError,
     RejectedError,
     SendError,
     ServerBusyError,
@@ -33,6 +37,8 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 
+MESSAGE_ERRORS: Final = (RejectedError, RefusedError, MessageTooLargeError, InvalidMessageError)
+"""What the service says of one message of a batch."""
 _MAX_REJECTIONS: Final = 3
 # Without a deadline, a send that meets a busy service for longer than this and the interval is diverted.
 _MAX_BUSY_ANSWERS: Final = 10
@@ -113,7 +119,7 @@ class AttemptHistory:
             case ServerBusyError():
                 busy_since = since if self.busy_since is None else self.busy_since
                 return replace(after, failing_since=None, busy_since=busy_since, busy_answers=self.busy_answers + 1)
-            case RejectedError():
+            case _ if isinstance(error, MESSAGE_ERRORS):
                 rejected_since = min(self.rejected_since, began)
                 return replace(after, rejections=self.rejections + 1, rejected_since=rejected_since, probe_failed=False)
             case UnreachableError() if was_attached and not self.forgiven:
@@ -127,6 +133,8 @@ class AttemptHistory:
         """
         if works_at is not None:
             return replace(self, works_at=works_at)
+        if self.error is not None and not isinstance(self.error, RejectedError):
+            return replace(self, is_final=True)
         failures = self.failures + 1
         return replace(self, works_at=None, probe_failed=True, rejections=0, counts=True, failures=failures)
 
@@ -247,7 +255,7 @@ def next_step(
     match history.error:
         case None:
             return Attempt()
-        case RejectedError() if not history.probe_failed:
+        case error if isinstance(error, MESSAGE_ERRORS) and not history.probe_failed:
             return _after_rejection(history, messages, now, deadline)
         case ServerBusyError() as error:
             return _after_busy(error, history, now, policy, deadline)

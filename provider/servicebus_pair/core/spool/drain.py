@@ -21,6 +21,7 @@ Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
 BeforeBatch = Callable[[int], Awaitable[bool]]
 WhenEmpty = Callable[[str, Callable[[], Awaitable[bool]]], Awaitable[None]]
 _CONCURRENT_ENTITIES: Final = 8
+_MAX_REASONS: Final = 10
 _LARGE_BYTES: Final = 32 << 20
 
 
@@ -188,7 +189,7 @@ class _Entity:
             self._count(error.result)
             refused = {id(each) for each in error.refused}
             if refused:
-                await self._spool.set_messages_aside(batch, error.refused, str(error.cause))
+                await self._spool.set_messages_aside(batch, error.refused, "; ".join(error.verdicts[:_MAX_REASONS]))
                 self.set_aside += len(refused)
             remaining = [each for each in error.unsent if id(each) not in refused]
             self.failure = str(error.cause) if remaining else None

@@ -49,9 +49,20 @@ def from_json(line: bytes) -> AmqpMessage:
         record = json.loads(line)
         sections = {name: kind(**_decode_each(record[name])) for name, kind in _SECTIONS.items() if name in record}
         maps = {name: _decode(record[name]) for name in _MAPS if name in record}
-        return AmqpMessage(_decode(record["body"]), BodyType(record["body_type"]), **sections, **maps)
+        return _checked(AmqpMessage(_decode(record["body"]), BodyType(record["body_type"]), **sections, **maps))
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:
         raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
+
+
+def _checked(message: AmqpMessage) -> AmqpMessage:
+    # What other parts of a send would stumble over, perhaps after the service has taken the message.
+    if message.body_type is not BodyType.VALUE and not isinstance(message.body, list):
+        raise TypeError("the body is no list of sections")
+    if message.body_type is BodyType.DATA and not all(isinstance(each, bytes | str) for each in message.body):
+        raise TypeError("a section of the body is no bytes")
+    if not all(isinstance(getattr(message, name), dict | None) for name in _MAPS):
+        raise TypeError("properties or annotations are no map")
+    return message
 
 
 def _encode(value: Any) -> Any:

@@ -12,10 +12,23 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import PairOptions
-from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolFullError
+from servicebus_pair.core.model.errors import NoBacklogQueueError, SendError, SendTimeoutError, SpoolFullError
 from servicebus_pair.core.model.events import MessagesAccepted, MessagesUnspooled, Route
+from servicebus_pair.core.model.interfaces import SystemClock
 from servicebus_pair.core.pair import check_spool
+from servicebus_pair.core.protocol.amqp_message import (
+    SCHEDULED_TIME,
+    AmqpMessage,
+    BodyType,
+    Properties,
+    new_message,
+)
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.send_link import SendLink
+from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.spool import Spool
 from tests.core.support.local_pair import QUICK_OPTIONS, numbered, open_local_pair
 from tests.core.support.queues import peek_all
 from tests.core.support.spooling import spooling_pair, stop
@@ -102,6 +115,56 @@ async def test_section_10_what_the_backlog_refuses_stays_in_the_spool_for_the_pr
         await made.recorder.recovered.wait()
         assert (await made.pair.empty_spool()).moved_total == 2
         assert await made.primary_ids() == ["m0", "m1"]
+
+
+_NEVER: dict[str, AmqpMessage] = {
+    "too large": new_message(b"x" * 300_000, session_id="a"),
+    "too large, as only the service knows": new_message(b"x" * 300_000, session_id="a"),
+    "without the session that its entity requires": new_message("x"),
+    "a property too large": new_message("x", session_id="a", application_properties={"p": "x" * 40_000}),
+    "a time to live of zero": new_message("x", session_id="a", time_to_live=timedelta(0)),
+    "a value that has no encoding": AmqpMessage(2**70, BodyType.VALUE, properties=Properties(group_id="a")),
+    "a body that is none": AmqpMessage([1], properties=Properties(group_id="a")),
+    "a schedule that is none": AmqpMessage([b""], properties=Properties(group_id="a"), annotations={SCHEDULED_TIME: 1}),
+}
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("never", _NEVER)
+async def test_section_10_what_can_never_be_delivered_is_set_aside_and_holds_up_nothing(
+    tmp_path: Path, never: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "only the service" in never:
+        monkeypatch.setattr(SendLink, "new_batch", lambda _: EncodedBatch(262_144, max_message_bytes=1 << 20))
+    async with spooling_pair(tmp_path) as made:
+        made.primary.namespace.create_queue(QueueDescription("flights2", requires_session=True))
+        spool = Spool(FolderStorage(str(tmp_path)), clock=SystemClock(), max_bytes=1 << 30)
+        good = [new_message("x", session_id="a", message_id=f"m{number}") for number in range(4)]
+        await spool.write("flights2", [good[0], _NEVER[never], good[1]])
+        await spool.write("flights2", good[2:])
+        report = await made.pair.empty_spool()
+        assert (report.moved_total, report.set_aside, report.left) == (4, {"flights2": 1}, 0)
+        assert (report.failures, await made.pair.spooled()) == ({}, {})
+        sent = [each.message_id for event in made.recorder.of(MessagesUnspooled) for each in event.messages]
+        assert sent == [f"m{number}" for number in range(4)]
+        [reason] = (tmp_path / "set-aside").rglob("*.reason")
+        assert reason.read_text().strip()
+        if never == "too large":
+            assert "takes 300" in reason.read_text()
+
+
+async def test_section_10_what_the_entity_is_known_not_to_take_is_not_spooled(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        stop(made.primary, made.secondary)
+        large = ServiceBusMessage(b"x" * 300_000, message_id="large")
+        assert (await sender.send(numbered(1, start=1))).spooled == 1
+        with pytest.raises(SendError, match="'large' takes 300") as caught:
+            await sender.send([*numbered(1, start=2), large, *numbered(1, start=3)])
+        assert (caught.value.result.spooled, caught.value.refused) == (2, (large,))
+        with pytest.raises(SendError, match="'large' takes 300"):
+            await sender.send(large)
+        assert (await made.pair.spooled())["flights"].messages == 3
 
 
 async def test_section_10_a_dead_secondary_costs_no_wait_for_each_send(tmp_path: Path) -> None:
