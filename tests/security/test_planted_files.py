@@ -82,6 +82,8 @@ NESTED = holding("[" * 60_000)
 NO_RECORDS = NO_FILES | {
     "nested": NESTED,
     "long": holding(b"x" * (1 << 20)),
+    "endless": endless,
+    "blank": holding("\n" * 300_000),
     **{
         f"{name} {str(value)[:9]}": holding(json.dumps({**RECORD, name: value}))
         for name, value in [
@@ -142,16 +144,21 @@ def test_no_ledger_is_written_where_a_link_leads(tmp_path: Path, depth: int):
 def parquet_of(**columns: Any) -> Plant:
     """What a program that knows the records writes, in a few bytes for terabytes of text."""
     record = {name: RECORD.get(name) for name in FOLDED_SCHEMA.columns} | columns
-    names = FOLDED_SCHEMA.table([]).schema.names
-    values = [each if isinstance(each, pa.Array) else pa.array([each] * ROWS) for each in map(record.get, names)]
-    return lambda path: parquet.write_table(pa.table(dict(zip(names, values, strict=True))), path, compression="zstd")
+    values = [each if isinstance(each, pa.Array) else pa.array([each] * ROWS) for each in record.values()]
+    table = pa.table(dict(zip(record, values, strict=True)))
+    return lambda path: parquet.write_table(table, path, compression="zstd", store_schema=False)
 
 
 ROWS = 20_000
 REPEATED = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["x" * (8 << 20)]))
+RANDOM = pa.array([os.urandom(4) for _ in range(ROWS)])  # so that there are no more records than bytes
+NOT_UTF_8 = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("<ii", 0, 1)), pa.py_buffer(b"\xff"))
 PARQUET = {
     "records that are one": parquet_of(),
     "repeated": parquet_of(id=REPEATED),
+    "repeated kind": parquet_of(kind=REPEATED, other=RANDOM),
+    "repeated number": parquet_of(at=REPEATED, other=RANDOM),
+    "not text": parquet_of(id=pa.concat_arrays([NOT_UTF_8] * ROWS), other=RANDOM),
     "nested": parquet_of(id=pa.array([["x"]] * ROWS)),
     "other types": parquet_of(bytes="9", at=True, v=2.5),
     "impossible": parquet_of(bytes=2**60),

@@ -108,6 +108,25 @@ def test_a_line_is_read_up_to_its_limit_and_counts_once(tmp_path: Path, size: in
     assert [each is not None for each in read_records(tmp_path)] == [True, readable, True][: 2 if last else 3]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["\n", "{}" + " " * 97 + "\n", "\0", "x" * 400 + "\n", '{"kind":"closed","records":0}\n'],
+    ids=["blank", "no record", "zeros", "cut", "closing"],
+)
+@pytest.mark.parametrize("records", [0, 1000])
+def test_a_file_is_read_until_it_has_much_more_damage_than_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str, records: int
+) -> None:
+    line, ends = line_of(WHOLE), "" if damage.endswith("\n") else "\n"
+    limit = 256 * 1024 + records * len(line)
+    for size, readable in ((limit - 65_536, True), (limit + 65_536, False)):
+        caplog.clear()
+        (tmp_path / "a.jsonl").write_text(line * records + damage * (size // len(damage)) + ends + line)
+        assert sum(each is not None for each in read_records(tmp_path)) == records + readable
+        assert ("a.jsonl' is not read to its end" in caplog.text) != readable
+    assert list(read_records(tmp_path))[-1] is None
+
+
 @pytest.mark.parametrize(("more", "readable"), [("", True), ("x", False)])
 def test_a_text_of_a_folded_file_is_read_up_to_its_limit(tmp_path: Path, more: str, readable: bool) -> None:
     whole = {**WHOLE, **dict.fromkeys(("queue", "digest", "spool"), "x"), "other": [1]}

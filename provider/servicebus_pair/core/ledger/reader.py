@@ -20,6 +20,7 @@ from servicebus_pair.core.ledger.folded import FOLDED, folded_problem, folded_tw
 from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.regular_files import IrregularFileError, open_regular
 
 KINDS: Final = ("sent", "syphoned", "unspooled")
@@ -32,7 +33,12 @@ MAX_TEXT_BYTES: Final = 4096
 """Longest text in a record; message ids have at most 128 characters."""
 _TEXTS: Final = ("id", "entity", "queue", "run", "digest", "spool")
 _MAX_LINE_BYTES: Final = 65_536
+# More than records take in a file. A crash leaves one line of some hundred bytes, or zeros at the end.
+_MAX_UNREADABLE_BYTES: Final = 1 << 18
+_FOLDED_BYTES: Final = 256  # of a record, as a line
+_NO_LINE: Final = object()
 _FIELDS: Final = (*_TEXTS, "v", "kind", "route", "bytes", "at", "records")
+_log: Final = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class Record:
 def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
     """Yield the records of a ledger in file order, and ``None`` for each unreadable line.
 
+    A file of which much more is unreadable than records take is not read to its end, and a warning names it.
+
     :raises ConfigurationError: the folder does not exist, or was compacted and there is no pyarrow to read it, or a
         record has an unknown version.
     """
@@ -70,8 +78,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
     twice = set(folded_twice(directory))
     for file in _files(directory):
         if file.name not in twice:
-            values = _folded(file) if file.suffix == FOLDED else _lines(file)
-            yield from (_parse(value) for value in values if not _is_closing(value))
+            yield from _records(file)
 
 
 def check_version(version: int) -> None:
@@ -94,45 +101,81 @@ def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _lines(file: Path) -> Iterator[Any]:
+def _records(file: Path) -> Iterator[Record | None]:
+    # Whoever plants a terabyte of holes, which take nothing of a disk, must not have it read.
+    unreadable_bytes = 0
+    for value, size_bytes in _folded(file) if file.suffix == FOLDED else _lines(file):
+        record = None
+        if value is not _NO_LINE and not _is_closing(value):
+            record = _parse(value)
+            yield record
+        unreadable_bytes += size_bytes if record is None else -size_bytes
+        if unreadable_bytes > _MAX_UNREADABLE_BYTES:
+            _log.warning("ledger file %r is not read to its end: too much of it is unreadable", str(file))
+            yield None
+            return
+
+
+def _lines(file: Path) -> Iterator[tuple[Any, int]]:
+    """Yield what each line holds, and its size; of a blank one, and for each part of one that is too long, nothing."""
     try:
         opened = open_regular(file)
     except (IrregularFileError, PermissionError):
-        yield None
+        yield None, 0
         return
     with opened:
         while line := opened.readline(_MAX_LINE_BYTES):
             if len(line) < _MAX_LINE_BYTES or line.endswith(b"\n"):
-                if line.strip():
-                    yield _load(line)
+                yield _load(line) if line.strip() else _NO_LINE, len(line)
                 continue
             while (rest := opened.readline(_MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-                pass
-            yield None
+                yield _NO_LINE, len(rest)
+            yield None, _MAX_LINE_BYTES
 
 
-def _folded(file: Path) -> Iterator[Any]:
+def _folded(file: Path) -> Iterator[tuple[Any, int]]:
     try:
         import pyarrow as pa
         from pyarrow import compute, parquet
     except ImportError:
         raise ConfigurationError(f"ledger file {file} was compacted: install pyarrow to read it") from None
     try:
-        # As dictionaries, or a text that is written once and repeated by number would be terabytes.
         with open_regular(file) as opened:
             _refuse(file, footer_problem(opened))
-            folded = parquet.ParquetFile(opened, read_dictionary=list(_TEXTS))
+            folded = parquet.ParquetFile(opened)
             _refuse(file, folded_problem(folded.metadata, opened))
-            columns = [each.name for each in folded.schema_arrow if not pa.types.is_nested(each.type)]
-            for batch in folded.iter_batches(columns=[each for each in columns if each in _FIELDS]):
+            columns = [each.name for each in folded.schema_arrow if each.name in _FIELDS and _is_value(each.type)]
+            # As dictionaries, or a text that is written once and repeated by number would be terabytes.
+            folded = parquet.ParquetFile(opened, metadata=folded.metadata, read_dictionary=columns)
+            for batch in folded.iter_batches(columns=columns):
                 texts = [each.dictionary for each in batch.columns if pa.types.is_dictionary(each.type)]
                 lengths = [compute.max(compute.binary_length(each)).as_py() for each in texts]
                 too_long = any(each is not None and each > MAX_TEXT_BYTES for each in lengths)
-                yield from repeat(None, batch.num_rows) if too_long else batch.to_pylist()
+                rows = repeat(None, batch.num_rows) if too_long else _rows(batch)
+                yield from zip(rows, repeat(_FOLDED_BYTES))
     except IrregularFileError:
-        yield None
-    except (pa.ArrowException, OSError, LookupError) as error:
+        yield None, 0
+    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
         raise ConfigurationError(f"ledger file {file} is damaged: {error}") from None
+
+
+def _is_value(kind: Any) -> bool:
+    """Return whether ``compact`` writes such a column; others would be read as they are."""
+    from pyarrow import types
+
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return any(each(value) for each in (types.is_string, types.is_integer, types.is_floating))
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any]]:
+    # A text that is repeated by number is decoded once.
+    columns = [_values(each) if hasattr(each, "dictionary") else each.to_pylist() for each in batch.columns]
+    return (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def _values(column: Any) -> list[str | None]:
+    texts = column.dictionary.to_pylist()
+    return [None if index is None else texts[index] for index in column.indices.to_pylist()]
 
 
 def _refuse(file: Path, problem: str | None) -> None:

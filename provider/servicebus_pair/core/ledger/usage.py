@@ -21,7 +21,8 @@ class LedgerCount:
     """Operations counted from a ledger.
 
     :param records: number of counted records.
-    :param unreadable: number of unreadable lines, such as the truncated last line of a killed process.
+    :param unreadable: number of unreadable lines, such as the truncated last line of a killed process; what is not
+        read of a file counts as one.
     """
 
     operations: Operations
