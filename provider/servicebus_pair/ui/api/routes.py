@@ -40,6 +40,7 @@ from servicebus_pair.airflow_runtime.airflow_version import (
     server_conf,
 )
 from servicebus_pair.ui.api.actions_service import ActionRefusedError, ActionResult, set_syphon_control, trigger_run
+from servicebus_pair.ui.api.pieces import PiecesResponse, pieces_of
 from servicebus_pair.ui.api.schemas import ActionRequest, RequestBodyError, parse_request
 from servicebus_pair.ui.api.static_files import REPORT_HEADERS, StaticFile, load_static_file
 from servicebus_pair.ui.cache.refresh_cache import CachedData, RefreshCache
@@ -122,7 +123,9 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
         may_act = get_auth_manager().is_authorized_asset(method="PUT", user=user)
         cached = cache.get()
         snapshot = cached.snapshot(_hidden_dags(cached, cached.views, user))
-        return _snapshot_response(snapshot, user=user.get_name(), may_act=may_act)
+        own = {"now": time.time(), "user": user.get_name(), "may_act": may_act}
+        head = json.dumps(own, separators=(",", ":")).encode()
+        return pieces_of(head[:-1] + b',"snapshot":', snapshot, b"}", media_type=_JSON, headers=_JSON_HEADERS)
 
     @app.get("/api/pairs/{conn_id}")
     def pair(conn_id: str, user: User) -> Response:
@@ -131,7 +134,7 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
         if conn_id not in cached.pairs:
             raise _unknown_pair(conn_id)
         found = cached.pairs_without(_hidden_dags(cached, [conn_id], user))[conn_id]
-        return Response(found, media_type=_JSON, headers=_JSON_HEADERS)
+        return pieces_of(found, media_type=_JSON, headers=_JSON_HEADERS)
 
     @app.get("/api/pairs/{conn_id}/reports/{dag_id}/{run_id:path}")
     async def reconcile_report(conn_id: str, dag_id: str, run_id: str, request: Request, user: User) -> Response:
@@ -144,19 +147,20 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
             run for event in cached.records.events.get(conn_id, ()) for run in (*event.triggered_runs, event.source_run)
         ]
         runs = [*cached.records.recoveries.get(conn_id, ()), *(run for run in event_runs if run is not None)]
-        content = None
+        report = None
         if any((run.dag_id, run.run_id) == (dag_id, run_id) for run in runs):
             try:
-                content = await cache.reports.page(dag_id, run_id)
+                report = await cache.reports.page(dag_id, run_id)
             except TimeoutError:
                 raise HTTPException(
                     status.HTTP_503_SERVICE_UNAVAILABLE, "the store of the reports does not answer"
                 ) from None
-        if content is None:
+        if report is None:
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND, f"{run_id!r} of {dag_id!r} has no report that this server can read"
             )
-        return Response(content, media_type="text/html", headers=REPORT_HEADERS)
+        size, pieces = report
+        return PiecesResponse(pieces, size=size, media_type="text/html", headers=REPORT_HEADERS)
 
 
 def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
@@ -283,9 +287,3 @@ def _unknown_pair(conn_id: str) -> HTTPException:
 
 def _file_response(file: StaticFile) -> Response:
     return Response(file.content, media_type=file.media_type, headers=file.headers)
-
-
-def _snapshot_response(snapshot: bytes, *, user: str, may_act: bool) -> Response:
-    """Prepend the fields of this user to the snapshot, which is encoded once for all users."""
-    head = json.dumps({"now": time.time(), "user": user, "may_act": may_act}, separators=(",", ":")).encode()
-    return Response(head[:-1] + b',"snapshot":' + snapshot + b"}", media_type=_JSON, headers=_JSON_HEADERS)

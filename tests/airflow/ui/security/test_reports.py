@@ -23,6 +23,16 @@ from tests.airflow.ui.support.recovery import run_recovery, write_report
 CANARY = "canary of another file"
 
 
+async def report_of(root: str, dag_id: str = "flights_recovery", run_id: str = "manual__1") -> bytes | None:
+    found = await ReportStore(root).page(dag_id, run_id)
+    if found is None:
+        return None
+    size, pieces = found
+    content = b"".join([each async for each in pieces])
+    assert len(content) == size
+    return content
+
+
 @pytest.mark.usefixtures("unreachable_pair")
 def test_an_xcom_cannot_name_the_file_that_viewers_read(run_dag: RunDag, page: TestClient, tmp_path: Path):
     (tmp_path / "report.html").write_text(CANARY)
@@ -68,26 +78,40 @@ async def test_links_below_the_root_are_not_followed(tmp_path: Path, name: str):
     (root / below).rename(tmp_path / "moved")
     (root / below).symlink_to(outside / below)
 
-    assert await ReportStore(str(root)).page("flights_recovery", "manual__1") is None
+    assert await report_of(str(root)) is None
     for scheme in ("file", "local", "FILE"):
-        assert await ReportStore(f"{scheme}://{root}").page("flights_recovery", "manual__1") is None
+        assert await report_of(f"{scheme}://{root}") is None
     # The root itself may be a link: who configures it is trusted.
     (tmp_path / "linked").symlink_to(outside)
-    assert await ReportStore(str(tmp_path / "linked")).page("flights_recovery", "manual__1") == CANARY.encode()
+    assert await report_of(str(tmp_path / "linked")) == CANARY.encode()
 
 
 async def test_only_regular_files_of_limited_size_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reports_module, "_MAX_REPORT_BYTES", 1000)
-    store = ReportStore(str(tmp_path))
+    monkeypatch.setitem(reports_module._LIMITS, "report.html", 1000)
     file = write_report(tmp_path, "flights_recovery", "manual__1", "x" * 1000, lost=0) / "report.html"
-    assert await store.page("flights_recovery", "manual__1") == b"x" * 1000
+    assert await report_of(str(tmp_path)) == b"x" * 1000
 
     file.write_text("x" * 1001)
-    assert await store.page("flights_recovery", "manual__1") is None
+    assert await report_of(str(tmp_path)) is None
     for make in (os.mkfifo, os.mkdir):
         file.unlink()
         make(file)
-        assert await store.page("flights_recovery", "manual__1") is None
+        assert await report_of(str(tmp_path)) is None
+
+
+async def test_a_report_is_read_in_pieces_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reports_module, "_PIECE_BYTES", 4)
+    file = write_report(tmp_path, "flights_recovery", "manual__1", "<h1>Report</h1>", lost=0) / "report.html"
+    assert await report_of(str(tmp_path)) == b"<h1>Report</h1>"
+
+    found = await ReportStore(str(tmp_path)).page("flights_recovery", "manual__1")
+    assert found is not None
+    size, pieces = found
+    assert (size, await anext(pieces)) == (15, b"<h1>")
+    file.rename(tmp_path / "moved")
+    file.write_text("<h1>Retort</h1>")
+    with pytest.raises(OSError, match="was replaced while it was sent"):
+        await anext(pieces)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +175,7 @@ def test_lookups_do_not_pile_up_behind_a_store_that_hangs(tmp_path: Path, monkey
     assert len(queued) == 6
 
 
-def test_reports_may_lie_in_an_object_store(tmp_path: Path):
+async def test_reports_may_lie_in_an_object_store():
     from airflow.sdk.io import attach
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -165,7 +189,5 @@ def test_reports_may_lie_in_an_object_store(tmp_path: Path):
     assert store.summary("flights_recovery", "manual__2026-01-01T00:00:00+00:00") is None
     store._summaries.submit(lambda: None).result(timeout=10)
     assert store.summary("flights_recovery", "manual__2026-01-01T00:00:00+00:00") == ReportSummary(0, None)
-    assert store._read("flights_recovery", "manual__2026-01-01T00:00:00+00:00", "report.html", 100) == (
-        b"<h1>Report</h1>"
-    )
-    assert not list(tmp_path.iterdir())
+    run_id = "manual__2026-01-01T00:00:00+00:00"
+    assert await report_of("memory://reports", run_id=run_id) == b"<h1>Report</h1>"
