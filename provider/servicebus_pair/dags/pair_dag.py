@@ -11,6 +11,7 @@ from airflow.sdk import DAG
 from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException
 from servicebus_pair.airflow_runtime.validators import no_secret_in
 from servicebus_pair.assets import check_conn_id
+from servicebus_pair.core.errors import ConfigurationError
 
 __all__ = ["RETRYING", "check_arguments", "check_form", "pair_dag"]
 
@@ -47,8 +48,14 @@ def check_arguments(given: Mapping[str, Any]) -> None:
 def check_form(params: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Fail on a misspelt field of a trigger form, which Airflow accepts; the default would be used instead of it.
 
-    :raises AirflowFailException: naming the fields that are unknown and those that are known.
+    Also on a secret in a form: Airflow stores and logs what a task returns of it.
+
+    :raises AirflowFailException: naming the fields that are unknown and those that are known, or that of the secret.
     """
+    try:
+        no_secret_in({"the form": list(params), **params})
+    except ConfigurationError as error:
+        raise AirflowFailException(str(error)) from None
     unknown = sorted(set(params) - set(known))
     if unknown:
         raise AirflowFailException(f"unknown fields {unknown}: allowed are {sorted(known)}; nothing was changed")

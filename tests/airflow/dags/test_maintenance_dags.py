@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -30,6 +31,7 @@ from tests.airflow.conftest import (
     states,
 )
 from tests.airflow.support.queues import contents
+from tests.security.canaries import CANARIES, disclosed, outcome
 
 RunExample: TypeAlias = Callable[..., Any]
 DAGS = ("provision", "recovery", "cleanup", "drill", "cost", "by_hand", "sends")
@@ -180,6 +182,18 @@ def test_a_misspelt_form_field_fails_before_anything_changes(run_example: RunExa
 
     assert run.state == "failed"
     assert "success" not in states(run).values()
+
+
+@pytest.mark.parametrize("canary", CANARIES.values(), ids=CANARIES)
+def test_a_secret_in_a_form_is_neither_returned_nor_quoted(example: Example, canary: Any):
+    """What a task returns is in its XCom and in logs."""
+    ask = example("servicebus_pair_drill").get_task("entities_to_drill").python_callable
+    choose = example("servicebus_pair_by_hand").get_task("action").python_callable
+    run = SimpleNamespace(run_type="manual")
+
+    for form in ({"entities": ["flights", canary]}, {"entities": ["flights"], str(canary): 1}):
+        assert not disclosed(outcome(partial(ask, form, dag_run=run)))
+        assert not disclosed(outcome(partial(choose, {"action": "fail_back", **form})))
 
 
 @pytest.mark.usefixtures("pair")
