@@ -106,13 +106,14 @@ def event_extra(extra: Any) -> dict[str, Any]:
     """Return what the page reads of an asset event, whose extra any task may write."""
     given = extra if isinstance(extra, Mapping) else {}
     texts_given = ((name, given.get(name)) for name in _EVENT_TEXTS)
-    found: dict[str, Any] = {name: text[:_MAX_REASON] for name, text in texts_given if isinstance(text, str)}
+    # Twice what is shown: a part of a secret has no shape, so it is masked before it is cut.
+    found: dict[str, Any] = {name: text[: 2 * _MAX_REASON] for name, text in texts_given if isinstance(text, str)}
     if _is_number(given.get("since")) and given["since"] <= _LATEST:
         found["since"] = given["since"]
     payload, moved = given.get("payload"), given.get("moved")
     entities = payload.get("entities") if isinstance(payload, Mapping) else None
     if isinstance(entities, list):
-        texts = [each[:_MAX_REASON] for each in entities[:_MAX_NAMES] if isinstance(each, str)]
+        texts = [each for each in entities[:_MAX_NAMES] if isinstance(each, str) and len(each) <= _MAX_REASON]
         found["payload"] = {"entities": texts}
     if isinstance(moved, Mapping):
         found["moved"] = dict(islice(numbers_of({"moved": moved})["moved"].items(), _MAX_NAMES))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from servicebus_pair.core.model import printable
 from servicebus_pair.ui.sources.event_queries import HealthEvent
 from servicebus_pair.ui.sources.run_queries import Run
 from servicebus_pair.ui.views import IncidentView, RunView
@@ -29,6 +30,7 @@ _NOTHING: Final[Mapping[str, float]] = {}
 _NEVER: Final = float("inf")
 # Of a reason or a name in an event.
 _MAX_CHARACTERS: Final = 500
+_TEXTS: Final = ("entity", "reason", "by", "ended_by")
 
 
 def build_incident_views(
@@ -70,7 +72,7 @@ def build_incident_views(
         if found[-1:] and found[-1].end_reported and waiting_since.get(entity, _NEVER) < (found[-1].until or 0.0):
             found[-1] = replace(found[-1], until=None, ended_by="", end_reported=False)
         incidents += _with_proofs(_with_recoveries(found, moving), drained.get(entity, ()))
-    return _with_limited_results(sorted(incidents, key=lambda each: each.at, reverse=True)[:_MAX_INCIDENTS])
+    return _limited(sorted(incidents, key=lambda each: each.at, reverse=True)[:_MAX_INCIDENTS])
 
 
 def build_run_view(run: Run) -> RunView:
@@ -90,15 +92,17 @@ def _named(events: Iterable[HealthEvent]) -> list[tuple[str, HealthEvent]]:
     return list(islice(((entity, event) for event in ranked for entity in _entities(event)), _MAX_NAMES))
 
 
-def _with_limited_results(incidents: Sequence[IncidentView]) -> list[IncidentView]:
-    """Return the incidents with the mappings of their newest results, as far as these have not too many names."""
+def _limited(incidents: Sequence[IncidentView]) -> list[IncidentView]:
+    """Return the incidents without secrets, and with the mappings of their newest results up to a number of names."""
     room, limited = _MAX_NAMES, []
     for incident in incidents:
         runs = []
         for run in incident.runs:
             room -= sum(len(value) for value in run.reported.values() if isinstance(value, Mapping))
             runs.append(run if room >= 0 else replace(run, reported={}))
-        limited.append(replace(incident, runs=runs))
+        # Only what is shown is masked: masking the names in all events would take seconds.
+        shown: dict[str, Any] = {name: printable(getattr(incident, name))[:_MAX_CHARACTERS] for name in _TEXTS}
+        limited.append(replace(incident, runs=runs, **shown))
     return limited
 
 
@@ -206,7 +210,7 @@ def _entities(event: HealthEvent) -> list[str]:
         moved = event.extra.get("moved")
         return list(map(str, moved)) if isinstance(moved, Mapping) else []
     if event.kind != "backlog":
-        return [_text(event.extra.get("entity", "?"))]
+        return [str(event.extra.get("entity", "?"))]
     payload = event.extra.get("payload")
     entities = payload.get("entities") if isinstance(payload, Mapping) else None
     return [entity for entity in entities if isinstance(entity, str)] if isinstance(entities, list) else []
@@ -220,13 +224,13 @@ def _start_time(event: HealthEvent) -> float:
 def _new_incident(event: HealthEvent, entity: str) -> IncidentView:
     extra = {"reason": _BACKLOG_REASON, "by": _BACKLOG_WATCHER} if event.kind == "backlog" else event.extra
     return IncidentView(
-        entity=entity, at=_start_time(event), reason=_text(extra.get("reason", "")), by=_text(extra.get("by", ""))
+        entity=entity, at=_start_time(event), reason=str(extra.get("reason", "")), by=str(extra.get("by", ""))
     )
 
 
 def _ended_by_event(incident: IncidentView, event: HealthEvent) -> IncidentView:
     ended_at = _positive_number(event.extra.get("since"), event.at)
-    return replace(incident, until=max(ended_at, incident.at), ended_by=_text(event.extra.get("by", "")))
+    return replace(incident, until=max(ended_at, incident.at), ended_by=str(event.extra.get("by", "")))
 
 
 def _with_runs_of(incident: IncidentView, event: HealthEvent) -> IncidentView:
@@ -240,10 +244,6 @@ def _merge_runs(views: Sequence[RunView], runs: Iterable[Run]) -> Sequence[RunVi
         if run.report or (run.dag_id, run.run_id) not in merged:
             merged[run.dag_id, run.run_id] = build_run_view(run)
     return list(merged.values())[-_MAX_RUNS:]
-
-
-def _text(value: object) -> str:
-    return str(value)[:_MAX_CHARACTERS]
 
 
 def _ended_at(run: Run) -> float:

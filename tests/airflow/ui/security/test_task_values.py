@@ -22,6 +22,7 @@ from servicebus_pair.ui.view.incident_view import build_incident_views
 from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import NamespaceView, SpoolView
 from tests.airflow.conftest import UNREACHABLE
+from tests.security.canaries import CANARIES, disclosed
 
 NAN, ENDLESS, HUGE = float("nan"), float("inf"), 10**400
 HOSTILE = ["text", None, True, NAN, ENDLESS, HUGE, -1, 2**53 + 1, [1], {"deep": {"er": 1}}, {"a": "b"}, "x" * 3_000_000]
@@ -97,6 +98,19 @@ def test_an_event_is_reduced_to_what_the_page_reads(hostile: Any):
         assert len(json.dumps(reduced, allow_nan=False)) < 1_000_000
     assert event_extra({"entity": "flights", "since": 5, "moved": {"a": 1, "b": hostile}})["moved"]["a"] == 1
     assert event_extra({"entity": ["flights"], "since": 253_402_300_800}) == {}
+
+
+@pytest.mark.parametrize("canary", [*map(str, CANARIES.values())], ids=CANARIES)
+def test_an_event_shows_no_secret_and_no_control_character(canary: str):
+    """Whoever may create asset events writes their extra."""
+    text = f"{canary} \x1b[31m\n\u202e{'x' * 455} {canary}"
+    extra = event_extra({"entity": text, "reason": text, "by": text, "payload": {"entities": [text, canary]}})
+    kinds = ("failover", 1.0), ("recovery", 2.0), ("backlog", 3.0)
+    incidents = build_incident_views([HealthEvent(kind, at, extra, None, ()) for kind, at in kinds], {})
+
+    assert {each.by == "backlog watcher" for each in incidents} == {True, False}
+    shown = [text for each in incidents for text in (each.entity, each.reason, each.by, each.ended_by)]
+    assert all(len(text) <= 500 and text.isprintable() and not disclosed(text) for text in shown)
 
 
 def test_events_with_many_names_are_grouped_in_a_time_that_does_not_multiply():
