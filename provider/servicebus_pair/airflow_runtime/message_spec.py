@@ -50,6 +50,8 @@ _MESSAGE_FIELDS: Final = ("body", "message_id", *_DEFAULT_FIELDS)
 # The service's limits, in characters.
 _MAX_LENGTHS: Final = {"message_id": 128, "session_id": 128, "partition_key": 128, "reply_to_session_id": 128}
 _INTEGER_LIMIT: Final = 2**63
+# With their names the 65,536 elements that a map of a received message may have; Azure takes 64 KB of them.
+_MAX_PROPERTIES: Final = 32_768
 _MAX_SHOWN: Final = 30
 # AMQP counts milliseconds in 32 bits.
 _MIN_TIME_TO_LIVE: Final = timedelta(seconds=1)
@@ -217,6 +219,8 @@ def _parse_time(value: object, where: str) -> datetime:
 def _properties(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{where} is {type(value).__name__}: it must be a mapping of names to values")
+    if len(value) > _MAX_PROPERTIES:
+        raise ConfigurationError(f"{where} has {len(value)} entries: at most {_MAX_PROPERTIES} are allowed")
     for name, each in value.items():
         if not isinstance(name, str) or not isinstance(each, _PROPERTY_TYPES):
             raise ConfigurationError(
@@ -224,7 +228,8 @@ def _properties(value: object, where: str) -> Mapping[str, Any]:
                 "times"
             )
         for text in (name, each):
-            _check_unicode(text, f"{where}: {_shown(name)}")
+            if isinstance(text, str) and not text.isascii():
+                _check_unicode(text, f"{where}: {_shown(name)}")
         if isinstance(each, int) and not -_INTEGER_LIMIT <= each < _INTEGER_LIMIT:
             raise ConfigurationError(f"{where}: {name!r} is {_shown(each)}: a whole number must fit 64 bits")
     return {name: _property(each, where) for name, each in value.items()}

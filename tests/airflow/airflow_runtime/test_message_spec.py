@@ -83,6 +83,10 @@ def test_generated_ids_depend_on_seed_and_position_only():
             [{"body": "b", "application_properties": {"a": 2**63}}],
             "'a' is 9223372036854775808: a whole number must fit",
         ),
+        (
+            [{"body": "b", "application_properties": dict.fromkeys(map(str, range(32_769)), 1)}],
+            "application_properties has 32769 entries: at most 32768 are allowed",
+        ),
         ([{"body": "b", "message_id": "m" * 129}], "message_id has 129 characters: at most 128 are allowed"),
         ([{"body": "b", "partition_key": "p", "session_id": "s"}], "partition_key is 'p' and session_id is 's'"),
     ],
