@@ -168,7 +168,7 @@ async def test_section_4_a_key_that_never_worked_is_an_authentication_error(loca
     assert type(error) is errors.AuthenticationError
 
 
-async def test_section_4_a_port_with_another_protocol_is_an_outage() -> None:
+async def test_section_4_a_port_with_another_protocol_is_a_service_fault() -> None:
     async def answer_in_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(8)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -178,7 +178,7 @@ async def test_section_4_a_port_with_another_protocol_is_an_outage() -> None:
     async with await asyncio.start_server(answer_in_http, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         error = await failure_of(f"Endpoint=sb://127.0.0.1:{port};{KEY};UseDevelopmentEmulator=true")
-    assert type(error) is errors.UnreachableError
+    assert type(error) is errors.ServiceFaultError
 
 
 async def test_section_4_a_peer_that_responds_byte_by_byte_times_out() -> None:

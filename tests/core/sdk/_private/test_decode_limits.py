@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import StreamReader
-from functools import partial
 from importlib import import_module
 from struct import pack
 from types import SimpleNamespace
@@ -193,79 +191,3 @@ def test_a_large_message_of_too_many_values_is_not_decoded(module: str, monkeypa
     # A small one is not looked at.
     monkeypatch.setattr(decode_limits, "_SMALL_MESSAGE_BYTES", len(large))
     assert len(decode(memoryview(large)).data) == 2_001
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "settled"),
-    [
-        (7, None, {7}),
-        (7, 7, {7}),
-        (6, 7, {6, 7}),
-        (0, 6, {6}),
-        (8, 7, set()),
-        (8, 2**16 + 7, set()),
-        (2**32 - 1, None, set()),
-        # The SDK would list 32 GB of ids.
-        (0, 2**32 - 1, {6, 7}),
-    ],
-)
-async def test_a_settlement_is_of_what_was_sent(first: int, last: int | None, settled: set[int]) -> None:
-    assert await settled_by(first, last) == settled
-
-
-async def settled_by(first: int, last: int | None) -> set[int]:
-    """Return which of two deliveries, 6 and 7, the frame of a service settles."""
-    limit_messages()
-    from azure.servicebus._pyamqp.aio._sender_async import SenderLink
-
-    settled: set[int] = set()
-
-    async def settle(number: int, *_: object) -> None:
-        settled.add(number)
-
-    link: Any = SimpleNamespace(
-        _pending_deliveries=[
-            *(
-                SimpleNamespace(sent=True, frame={"delivery_id": each}, on_settled=partial(settle, each))
-                for each in (6, 7)
-            ),
-            SimpleNamespace(sent=False),
-        ]
-    )
-    receive: Any = SenderLink._incoming_disposition
-    await receive(link, (True, first, last, True, None))
-    return settled
-
-
-@pytest.mark.parametrize("websocket", [False, True])
-@pytest.mark.parametrize("size", [0, 7, 2**24 + 1, 2**31, 2**32 - 1])
-async def test_a_frame_of_an_impossible_size_is_not_awaited(size: int, websocket: bool) -> None:
-    with pytest.raises(ConnectionAbortedError, match=f"a frame of {size} bytes"):
-        await read_by(pack(">IBBH", size, 2, 0, 0), websocket=websocket)
-
-
-@pytest.mark.parametrize("websocket", [False, True])
-@pytest.mark.parametrize(
-    ("sent", "payload"),
-    [(b"AMQP\0\1\0\0", None), (pack(">IBBH", 8, 2, 0, 5), b""), (pack(">IBBH", 9, 2, 0, 5) + b"x", b"x")],
-)
-async def test_other_frames_are_read_as_before(sent: bytes, payload: bytes | None, websocket: bool) -> None:
-    assert await read_by(sent, websocket=websocket) == payload
-
-
-async def read_by(sent: bytes, *, websocket: bool) -> bytes | None:
-    """Return the payload of the frame that a transport of the SDK reads."""
-    limit_messages()
-    from azure.servicebus._pyamqp.aio import _transport_async as transports
-
-    reader = StreamReader()
-    reader.feed_data(sent)
-    transport: Any
-    if websocket:
-        transport = transports.WebSocketTransportAsync("localhost")
-        transport.sock = SimpleNamespace(receive_bytes=partial(reader.read, 99))
-    else:
-        transport = transports.AsyncTransport("localhost")
-        transport.reader = reader
-    _, _, payload = await transport.read()
-    return None if payload is None else bytes(payload)

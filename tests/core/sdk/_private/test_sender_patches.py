@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from azure.servicebus._pyamqp.constants import SessionState
 from servicebus_pair.core.sdk import send_link
 from servicebus_pair.core.sdk._private import capabilities
 from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
-from servicebus_pair.core.sdk._private.sender_patches import patch_sender
+from servicebus_pair.core.sdk._private.sender_patches import limit_settlements, patch_sender
 from tests.core.support.local_pair import LocalPair, numbered
 from tests.core.support.queues import peek_all
 
@@ -185,3 +186,45 @@ async def test_a_transfer_that_the_patch_does_not_cover_is_left_to_the_sdk(reaso
         transfers.session.remote_incoming_window = 1
         await transfers.send()
         assert len(transfers.frames) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "settled"),
+    [
+        (7, None, {7}),
+        (7, 7, {7}),
+        (6, 7, {6, 7}),
+        (0, 6, {6}),
+        (8, 7, set()),
+        (8, 2**16 + 7, set()),
+        (2**32 - 1, None, set()),
+        # The SDK would list 32 GB of ids.
+        (0, 2**32 - 1, {6, 7}),
+    ],
+)
+async def test_a_settlement_is_of_what_was_sent(first: int, last: int | None, settled: set[int]) -> None:
+    assert await settled_by(first, last) == settled
+
+
+async def settled_by(first: int, last: int | None) -> set[int]:
+    """Return which of two deliveries, 6 and 7, the frame of a service settles."""
+    limit_settlements()
+    from azure.servicebus._pyamqp.aio._sender_async import SenderLink
+
+    settled: set[int] = set()
+
+    async def settle(number: int, *_: object) -> None:
+        settled.add(number)
+
+    link: Any = SimpleNamespace(
+        _pending_deliveries=[
+            *(
+                SimpleNamespace(sent=True, frame={"delivery_id": each}, on_settled=partial(settle, each))
+                for each in (6, 7)
+            ),
+            SimpleNamespace(sent=False),
+        ]
+    )
+    receive: Any = SenderLink._incoming_disposition
+    await receive(link, (True, first, last, True, None))
+    return settled

@@ -16,6 +16,8 @@ from azure.servicebus import __version__
 
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk._private.decode_limits import limit_arrays, limit_messages
+from servicebus_pair.core.sdk._private.frame_checks import limit_frames
+from servicebus_pair.core.sdk._private.sender_patches import limit_settlements
 
 _log = get_logger(__name__)
 TESTED_VERSIONS: Final = ("7.15.0",)
@@ -35,7 +37,9 @@ def fast_path() -> bool:
         return False
     reason = _obstacle()
     if reason is None:
+        limit_frames()
         limit_messages()
+        limit_settlements()
         return True
     _log.warning(
         "azure-servicebus %s is used through its public interface only, which is slower: %s", __version__, reason

@@ -10,11 +10,6 @@ namespace that sends none would take all memory of whoever receives from it.
 *Messages that were not asked for.* The SDK keeps each message that arrives, whatever credit the link gave. One that
 reads while it waits for something else, such as a confirmation, would keep all that a hostile namespace can send.
 
-*Frames.* The SDK allocates what the first bytes of a frame announce, which are up to 4 GiB.
-
-*Settlements of what was not sent.* The SDK lists every id from the first to the last one that a frame names: 32 GB for
-one frame of a hostile namespace. Here it gets those that are pending.
-
 *Messages of millions of values.* The SDK decodes a message at once: one of 100 MB of empty values holds the event loop
 for half a minute.
 """
@@ -29,7 +24,6 @@ from struct import Struct
 from typing import Any, Final
 
 from servicebus_pair.core.protocol.amqp_sections import count_values
-from servicebus_pair.core.sdk._private.frame_fields import checked
 
 MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 """How many null, true, false, 0 or empty lists an array may hold that writes them without any bytes."""
@@ -37,17 +31,11 @@ MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 _MAX_MESSAGE_BYTES: Final = 128 * 2**20
 # More than anything here asks for at once.
 _MAX_CREDIT: Final = 5_000
-# Ours announce 1 MiB.
-_MAX_FRAME_BYTES: Final = 2**24
-_FRAME_HEADER_BYTES: Final = 8
-_PROTOCOL_HEADER: Final = b"AMQP"
 # Smaller messages are decoded in less than half a second, whatever they are.
 _SMALL_MESSAGE_BYTES: Final = 2**20
 _MAX_VALUES: Final = 1_000_000
-# Positions in the SDK's tuple forms of a transfer and of a disposition (AMQP 1.0, sections 2.7.5 and 2.7.6).
+# Position in the SDK's tuple form of a transfer frame (AMQP 1.0, section 2.7.5).
 _PAYLOAD: Final = 11
-_FIRST: Final = 1
-_LAST: Final = 2
 _ARRAY8: Final = 0xE0
 _ARRAY32: Final = 0xF0
 _DESCRIBED: Final = 0x00
@@ -111,12 +99,6 @@ def check_credit(link: Any, size: int, *, given: int) -> None:
         )
 
 
-def check_frame_size(size: int) -> None:
-    """Check the size that a frame announces. :raises ConnectionAbortedError: it is impossible."""
-    if not _FRAME_HEADER_BYTES <= size <= _MAX_FRAME_BYTES:
-        raise ConnectionAbortedError(f"the service sent a frame of {size} bytes")
-
-
 def check_values(message: bytes | memoryview) -> None:
     """Check how many values a message has, if it is a large one. :raises ValueError: too many for one event loop."""
     if len(message) > _SMALL_MESSAGE_BYTES and count_values(message, _MAX_VALUES) > _MAX_VALUES:
@@ -125,32 +107,18 @@ def check_values(message: bytes | memoryview) -> None:
 
 @cache
 def limit_messages() -> None:
-    """Check each frame and part of a message before the SDK keeps it, and each settlement; done once per process."""
+    """Check each part of a message before the SDK keeps it, and each message that it decodes; done once per process."""
     from azure.servicebus._pyamqp._decode import decode_payload
-    from azure.servicebus._pyamqp.aio import _receiver_async, _transport_async
+    from azure.servicebus._pyamqp.aio import _receiver_async
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
-    from azure.servicebus._pyamqp.aio._sender_async import SenderLink
-    from azure.servicebus._pyamqp.aio._transport_async import AsyncTransport, WebSocketTransportAsync
     from azure.servicebus._transport import _pyamqp_transport
 
-    frames: Any = _transport_async
-    frames.decode_frame = checked(frames.decode_frame)
-    transport: Any
-    for transport in (AsyncTransport, WebSocketTransportAsync):
-        transport._read = _reading_checked(transport._read)
     take: Any = ReceiverLink._incoming_transfer
-    settle: Any = SenderLink._incoming_disposition
 
     async def take_checked(link: Any, frame: Any) -> None:
         check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
         check_credit(link, len(frame[_PAYLOAD]), given=_MAX_CREDIT)
         await take(link, frame)
-
-    async def settle_pending(link: Any, frame: Any) -> None:
-        first, last = frame[_FIRST], frame[_LAST] or frame[_FIRST]
-        sent = (each.frame["delivery_id"] for each in link._pending_deliveries if each.sent)
-        if found := [number for number in sent if first <= number <= last]:
-            await settle(link, [*frame[:_FIRST], min(found), max(found), *frame[_LAST + 1 :]])
 
     def decode_checked(message: Any) -> Any:
         check_values(message)
@@ -159,18 +127,6 @@ def limit_messages() -> None:
     for module in (_receiver_async, _pyamqp_transport):
         setattr(module, "decode_payload", decode_checked)  # noqa: B010 - the type checker knows it as imported
     ReceiverLink._incoming_transfer = take_checked  # type: ignore[method-assign]
-    SenderLink._incoming_disposition = settle_pending  # type: ignore[method-assign]
-
-
-def _reading_checked(read: Callable[..., Any]) -> Callable[..., Any]:
-    async def read_checked(transport: Any, size: int, *, initial: bool = False, **more: Any) -> Any:
-        data = await read(transport, size, initial=initial, **more)
-        # A protocol header stands where a frame would begin.
-        if initial and (announced := bytes(data[:4])) != _PROTOCOL_HEADER:
-            check_frame_size(int.from_bytes(announced, "big"))
-        return data
-
-    return read_checked
 
 
 def _limited(decode: Decoder, header: Struct) -> Decoder:

@@ -18,8 +18,7 @@ from struct import error as StructError  # noqa: N812 - it is one
 from typing import Any, Final
 
 from servicebus_pair.core.model.logs import get_logger
-from servicebus_pair.core.sdk._private.decode_limits import check_frame_size
-from servicebus_pair.core.sdk._private.frame_fields import checked
+from servicebus_pair.core.sdk._private.frame_checks import check_frame_size, checked
 
 _log = get_logger(__name__)
 # The SDK's state of a link that is attached.

@@ -6,6 +6,9 @@ and writes the fields of that frame itself, of which the SDK's encoder builds a 
 A message that does not fit one frame takes the SDK's path, and so does everything after the SDK reopened the link by
 itself: an :class:`EncodedMessage` is a complete message of the SDK.
 
+The SDK lists every id from the first to the last one that a settlement names: 32 GB for one frame of a hostile
+namespace. :func:`limit_settlements` gives it those that are pending.
+
 Used only where ``capabilities.fast_path()`` is true; so private names are imported on use.
 """
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from azure.servicebus.aio import ServiceBusSender
@@ -35,6 +39,9 @@ _UINT: Final = 0x70
 _BINARY: Final = 0xA0
 _TAG_BYTES: Final = 4
 _FRAME_HEADER_BYTES: Final = 8
+# Positions in the SDK's tuple form of a disposition (AMQP 1.0, section 2.7.6).
+_FIRST: Final = 1
+_LAST: Final = 2
 # Upper bound of the frame header and the transfer performative with a short delivery tag.
 _FRAME_OVERHEAD: Final = 256
 
@@ -89,6 +96,22 @@ def patch_sender(sender: ServiceBusSender) -> None:
         return False
 
     link._outgoing_transfer = transfer
+
+
+@cache
+def limit_settlements() -> None:
+    """Let the SDK settle only what is pending; done once per process."""
+    from azure.servicebus._pyamqp.aio._sender_async import SenderLink
+
+    settle: Any = SenderLink._incoming_disposition
+
+    async def settle_pending(link: Any, frame: Any) -> None:
+        first, last = frame[_FIRST], frame[_LAST] or frame[_FIRST]
+        pending = link._pending_deliveries
+        if found := [n for each in pending if each.sent and first <= (n := each.frame["delivery_id"]) <= last]:
+            await settle(link, [*frame[:_FIRST], min(found), max(found), *frame[_LAST + 1 :]])
+
+    SenderLink._incoming_disposition = settle_pending  # type: ignore[method-assign]
 
 
 def _take_encoded_frames(transport: Any) -> None:

@@ -1,14 +1,17 @@
-"""A frame with a field of an impossible type or value ends its connection."""
+"""A frame of an impossible size, or with a field of an impossible type or value, ends its connection."""
 
 from __future__ import annotations
 
+from asyncio import StreamReader
+from functools import partial
 from struct import pack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from servicebus_pair.core.protocol.amqp_sections import NULL, binary, join_list, section, text, uint
-from servicebus_pair.core.sdk._private.frame_fields import checked
+from servicebus_pair.core.sdk._private.frame_checks import checked, limit_frames
 
 pytestmark = pytest.mark.fast_sdk
 
@@ -92,3 +95,37 @@ def test_a_field_may_be_missing_where_the_protocol_says_so(code: int, index: int
             decoded(code, fields)
     else:
         decoded(code, fields)
+
+
+@pytest.mark.parametrize("websocket", [False, True])
+@pytest.mark.parametrize("size", [0, 7, 2**24 + 1, 2**31, 2**32 - 1])
+async def test_a_frame_of_an_impossible_size_is_not_awaited(size: int, websocket: bool) -> None:
+    with pytest.raises(ConnectionAbortedError, match=f"a frame of {size} bytes"):
+        await read_by(pack(">IBBH", size, 2, 0, 0), websocket=websocket)
+
+
+@pytest.mark.parametrize("websocket", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "payload"),
+    [(b"AMQP\0\1\0\0", None), (pack(">IBBH", 8, 2, 0, 5), b""), (pack(">IBBH", 9, 2, 0, 5) + b"x", b"x")],
+)
+async def test_other_frames_are_read_as_before(sent: bytes, payload: bytes | None, websocket: bool) -> None:
+    assert await read_by(sent, websocket=websocket) == payload
+
+
+async def read_by(sent: bytes, *, websocket: bool) -> bytes | None:
+    """Return the payload of the frame that a transport of the SDK reads."""
+    limit_frames()
+    from azure.servicebus._pyamqp.aio import _transport_async as transports
+
+    reader = StreamReader()
+    reader.feed_data(sent)
+    transport: Any
+    if websocket:
+        transport = transports.WebSocketTransportAsync("localhost")
+        transport.sock = SimpleNamespace(receive_bytes=partial(reader.read, 99))
+    else:
+        transport = transports.AsyncTransport("localhost")
+        transport.reader = reader
+    _, _, payload = await transport.read()
+    return None if payload is None else bytes(payload)

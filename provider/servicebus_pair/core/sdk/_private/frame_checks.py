@@ -1,13 +1,18 @@
-"""Checks the fields of the frames of a service before azure-servicebus (7.15) reckons with them.
+"""Checks the frames of a service before azure-servicebus (7.15) reckons with them.
 
-The SDK believes their types: with another one an error comes up later and elsewhere, as one of the message or
-of nobody's.
+The SDK believes the types of their fields: with another one an error comes up later and elsewhere, as one of the
+message or of nobody's. And it allocates what the first bytes of a frame announce, which are up to 4 GiB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
+
+_FRAME_HEADER_BYTES: Final = 8
+# Ours announce 1 MiB.
+_MAX_FRAME_BYTES: Final = 2**24
 
 # By performative, the type of each field (AMQP 1.0, section 2.7); a capital where it must be there:
 # b boolean, e error, l ulong, u uint, y binary, string or symbol, - any.
@@ -25,6 +30,30 @@ _FIELDS: Final = {
 _LARGEST: Final = {"u": 2**32 - 1, "l": 2**64 - 1}
 
 Frame = tuple[int, Any]
+
+
+@cache
+def limit_frames() -> None:
+    """Check each frame that the SDK reads; done once per process."""
+    from azure.servicebus._pyamqp.aio import _transport_async
+
+    transport: Any = _transport_async
+    transport.decode_frame = checked(transport.decode_frame)
+    # What it calls for the rest of a frame, once it knows that this is one.
+    transport.bytearray = _buffer
+
+
+def check_frame_size(size: int) -> None:
+    """Check the size that a frame announces. :raises ConnectionAbortedError: it is impossible."""
+    if not _FRAME_HEADER_BYTES <= size <= _MAX_FRAME_BYTES:
+        raise ConnectionAbortedError(f"the service sent a frame of {size} bytes")
+
+
+def _buffer(size: int) -> bytearray:
+    # Of a frame's header, or of what follows it.
+    if not 0 <= size <= _MAX_FRAME_BYTES - _FRAME_HEADER_BYTES:
+        check_frame_size(_FRAME_HEADER_BYTES + size)
+    return bytearray(size)
 
 
 def checked(decode: Callable[[Any], Frame]) -> Callable[[Any], Frame]:
