@@ -368,6 +368,7 @@ IN_A_SPOOL: dict[str, Plant] = {
     "a key of two lines": spool_file(key="a\nERROR forged\x1b[2J"),
     "millions of records without content": zeros,
     "a record that is nested": spool_file(b"[" * 60_000),
+    "more values than a message has": spool_file(b'{"body_type":"data","body":[' + b'"",' * 1_000_001 + b'""]}'),
     "a claim of many values": claim(holding(b"[" + b"[]," * 8_000_000)),
     "a name that is a pipe": name(os.mkfifo),
     "a name that is large": name(lambda path: sparse(path, 500 << 20, b"x")),

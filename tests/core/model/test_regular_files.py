@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servicebus_pair.core.model import regular_files
 from servicebus_pair.core.model.regular_files import (
     IrregularFileError,
+    count_values,
     load_json,
     open_regular,
     parse_json,
@@ -59,3 +63,20 @@ def test_json_has_no_more_values_than_a_process_has_memory_for(monkeypatch: pyte
     assert parse_json(rb'["[,{\"[,{", [1], 2]') == ["[,{" + '"[,{', [1], 2], "what is in texts are no values"
     with pytest.raises(ValueError, match="it has more than 4 values"):
         parse_json(b"[[],[],2]")
+
+
+@given(st.recursive(st.integers() | st.text('a,[{"\\\n', max_size=8), lambda each: st.lists(each, max_size=20)))
+def test_values_are_counted_outside_of_strings(value: object) -> None:
+    def count(each: object) -> int:
+        return 0 if not isinstance(each, list) else 1 + max(0, len(each) - 1) + sum(map(count, each))
+
+    text = json.dumps([value] * 3).encode()
+    assert count_values(text, above=0, limit=10**9) == count([value] * 3)
+    assert count_values(text, above=10**9, limit=0) >= count([value] * 3)
+
+
+@pytest.mark.parametrize("strings", [b'"",', b'"\\"",'])
+def test_more_strings_than_are_stripped_at_once_are_counted_as_any_others(strings: bytes) -> None:
+    assert count_values(b"[" + strings * 10_000 + b"1]", above=0, limit=10**9) == 10_001
+    # Of what is no JSON, strings count without separators, and counting ends with the limit.
+    assert 1_000 < count_values(b'""' * 100_000, above=-1, limit=1_000) < 10_000

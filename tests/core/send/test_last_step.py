@@ -29,6 +29,7 @@ from servicebus_pair.core.send.delivery_state import AttemptExecutor, DeliverySt
 from servicebus_pair.core.send.last_step import NO_HISTORY, LastStep, Part
 from servicebus_pair.core.send.next_step import AttemptHistory, SendPolicy, Split, Spool
 from servicebus_pair.core.send.timeouts import Deadline
+from servicebus_pair.core.spool.spool_file import FileFullError
 from tests.core.support.manual_clock import START, ManualClock
 
 
@@ -183,6 +184,16 @@ async def test_section_10_a_spool_that_takes_nothing_ends_the_send_and_the_backl
     with pytest.raises(NoBacklogQueueError, match=r"messages for flights, nor does the spool: disk full") as caught:
         await ending.step.execute(ending.part(NO_HISTORY), Spool())
     assert (caught.value.cause, ending.tried_again) == (ending.failure, 1)
+
+
+async def test_section_10_what_does_not_fit_into_one_file_is_spooled_in_parts() -> None:
+    ending = Ending(ROUTED, ordered=False)
+    ending.failure = FileFullError("too many values")
+    first, second = ending.part(NO_HISTORY), ending.part(NO_HISTORY)
+    halves = await ending.step.execute(Part([*first.messages, *second.messages], None, NO_HISTORY), Spool())
+    assert [part.messages for part in halves] == [first.messages, second.messages]
+    with pytest.raises(NoBacklogQueueError, match="nor does the spool: too many values"):
+        await ending.step.execute(halves[0], Spool())
 
 
 async def test_section_10_in_session_order_the_spool_takes_only_what_the_backlog_can_take() -> None:

@@ -17,7 +17,7 @@ def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
         {
             "FolderStorage.__init__.mode": 0o600,
             **dict.fromkeys(
-                (f"{storage}.read.limit" for storage in ("FolderStorage", "ObjectStorage", "SpoolStorage")), 536_870_912
+                (f"{storage}.read.limit" for storage in ("FolderStorage", "ObjectStorage", "SpoolStorage")), 150_994_944
             ),
             "Spool.__init__.max_age": timedelta.max,
             "open_storage.mode": 0o600,
@@ -41,7 +41,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "spool._NANOSECONDS": 1_000_000_000,
             "spool._ALARM_SHARE": 0.8,
             "spool._TIME_DIGITS": 20,
-            "storage.MAX_FILE_BYTES": 536_870_912,
+            "storage.MAX_FILE_BYTES": 150_994_944,
             "storage.MAX_SMALL_FILE_BYTES": 65_536,
             "spool._LISTING_SECONDS": 5.0,
             "spool._PIECE_BYTES": 4_194_304,
@@ -50,7 +50,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "object_storage.ObjectStorage.listing_seconds": 25.0,
             "spool._SLOWEST_BYTES_PER_SECOND": 4_194_304,
             "spool_file._MAX_DAMAGED": 10_000,
-            "spool_file._MAX_VALUES": 5_000_000,
+            "spool_file._MAX_VALUES": 1_000_000,
             "spool_file._FEW_VALUES": 64,
             "spool_file._MAX_HEADER_BYTES": 65_536,
             "spool_file._KEY_BYTES": 32,

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 # A list of a manifest's files has 41 bytes for each value, and "[]," takes memory sixty times its size.
 _MAX_VALUES: Final = 2_000_000
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_STRINGS: Final = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,4096}+', re.DOTALL)
 
 
 class IrregularFileError(OSError):
@@ -59,7 +60,7 @@ def load_json(path: str | os.PathLike[str], *, limit: int, follow: bool = False)
 
 def parse_json(content: bytes) -> Any:
     """Return what JSON says that others may have written. :raises ValueError: it is none, too deep or too much."""
-    if count_values(content, above=_MAX_VALUES) > _MAX_VALUES:
+    if count_values(content, above=_MAX_VALUES, limit=_MAX_VALUES) > _MAX_VALUES:
         raise ValueError(f"it has more than {_MAX_VALUES} values")
     try:
         return json.loads(content)
@@ -67,13 +68,23 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def count_values(text: bytes, *, above: int) -> int:
+def count_values(text: bytes, *, above: int, limit: int) -> int:
     """Return about how many values a JSON text has: each takes memory many times its size.
 
     :param above: up to so many, separators in its strings count as well, which is quicker.
+    :param limit: beyond it, counting ends.
     """
     count = _separators(text)
-    return count if count <= above else _separators(_STRING.sub(b"", text))
+    if count <= above:
+        return count
+    # Piece by piece: what is left of a text between millions of strings takes memory as well.
+    count = position = 0
+    while count <= limit and (piece := _STRINGS.match(text, position)) is not None:
+        rest, strings = _STRING.subn(b"", piece[0])
+        # A JSON text has a separator for two strings at least.
+        count += max(_separators(rest), strings // 2 - 1)
+        position = piece.end()
+    return count if count > limit else count + _separators(_STRING.sub(b"", text[position:]))
 
 
 def _separators(text: bytes) -> int:

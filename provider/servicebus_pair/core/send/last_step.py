@@ -23,6 +23,7 @@ from servicebus_pair.core.send.next_step import AttemptHistory, Divert, Fail, Re
 from servicebus_pair.core.send.pair_context import lease
 from servicebus_pair.core.send.sender_context import SenderContext
 from servicebus_pair.core.send.timeouts import Deadline
+from servicebus_pair.core.spool.spool_file import FileFullError
 
 _log = get_logger(__name__)
 _MAX_WRITES: Final = 3
@@ -133,6 +134,8 @@ class LastStep:
         except TimedOutError as error:
             _log.info("entity=%s: a write to the spool was ended: %s", self._entity, error)
         except SpoolError as error:
+            if isinstance(error, FileFullError) and len(part.messages) > 1:
+                return await self.execute(part, Split())
             reason = history.backlog_error or history.last_error
             why = "" if reason is None else f" ({reason})"
             raise NoBacklogQueueError(

@@ -32,6 +32,7 @@ from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.identity import obtain_name, read_name
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.spool_file import (
+    FileFullError,
     ForeignFileError,
     SpoolFile,
     SpoolKey,
@@ -166,6 +167,7 @@ class Spool:
         """Write a batch durably: when this returns, it survives a crash of the process and of the machine.
 
         :raises InvalidMessageError: a message has a value that AMQP does not have; nothing was written.
+        :raises FileFullError: the messages do not fit into one file; nothing was written.
         :raises SpoolFullError: the spool is full, or holds too old messages; nothing was written.
         :raises SpoolError: it cannot be written to; the batch may have been written.
         """
@@ -175,7 +177,7 @@ class Spool:
         except TypeError as error:
             raise InvalidMessageError(f"a message to {entity} cannot be spooled: {error}") from error
         if len(content) > MAX_FILE_BYTES:
-            raise SpoolFullError(f"{len(content)} bytes are more than a file of the spool has, {MAX_FILE_BYTES}")
+            raise FileFullError(f"{len(content)} bytes are more than a file of the spool has, {MAX_FILE_BYTES}")
         await self._check_room(len(content), now)
         await self.name()
         if self._ordered:

@@ -30,7 +30,7 @@ _MAX_HEADER_BYTES: Final = 65_536
 # A large file of zeros takes nothing of the disk, and has millions of records.
 _MAX_DAMAGED: Final = 10_000
 # Of a file of any size: a message has a dozen, and "[]," takes memory sixty times its size.
-_MAX_VALUES: Final = 5_000_000
+_MAX_VALUES: Final = 1_000_000
 _FEW_VALUES: Final = 64
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16
@@ -40,6 +40,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 class ForeignFileError(ValueError):
     """The file was not written by a spool."""
+
+
+class FileFullError(SpoolFullError):
+    """Messages do not fit into one file; fewer of them may."""
 
 
 class WrongKeyError(ValueError):
@@ -91,7 +95,7 @@ def encode_file(
     """Return a file with ``messages``.
 
     :raises TypeError: a message has a value that cannot be kept.
-    :raises SpoolFullError: together they have more values than are read from a file.
+    :raises FileFullError: together they have more values than are read from a file.
     """
     about: dict[str, Any] = {"format": _FORMAT, "entity": entity, "created": created_at, "messages": len(messages)}
     salt = b""
@@ -106,7 +110,7 @@ def encode_file(
         try:
             values = _add_values(values, content)
         except ValueError as error:
-            raise SpoolFullError(f"{len(messages)} messages do not fit into a file of the spool: {error}") from None
+            raise FileFullError(f"{len(messages)} messages do not fit into a file of the spool: {error}") from None
         if cipher is not None:
             content = cipher.encrypt(_nonce(number), content, header)
         parts += [_RECORD.pack(len(content), zlib.crc32(content)), content]
@@ -134,11 +138,12 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
         end_of_prefix = position + _RECORD.size
         # Of a torn prefix, a length that nothing has.
         length, checksum = _RECORD.unpack(content[position:end_of_prefix].ljust(_RECORD.size, b"\xff"))
-        record = content[end_of_prefix : end_of_prefix + length]
+        # Not copied: one message may take all of the file.
+        view = memoryview(content)[end_of_prefix : end_of_prefix + length]
         position = end_of_prefix + length
         try:
-            record = _decrypt(cipher, number, _whole(record, length, checksum), header)
-            values = _add_values(values, record)
+            record = _decrypt(cipher, number, _whole(view, length, checksum), header)
+            values = _add_values(values, bytes(record))
             messages.append(from_json(record))
         except ValueError as error:
             damage = f"record {number} is damaged: {error}"
@@ -150,13 +155,13 @@ def decode_file(content: bytes, *, key: SpoolKey | None = None, plain: bool = Fa
 
 
 def _add_values(count: int, record: bytes) -> int:
-    count += count_values(record, above=_FEW_VALUES)
+    count += count_values(record, above=_FEW_VALUES, limit=_MAX_VALUES)
     if count > _MAX_VALUES:
         raise ValueError(f"more than {_MAX_VALUES} values with it")
     return count
 
 
-def _whole(record: bytes, length: int, checksum: int) -> bytes:
+def _whole(record: memoryview, length: int, checksum: int) -> memoryview:
     if len(record) < length or zlib.crc32(record) != checksum:
         raise ValueError("torn")
     return record
@@ -178,7 +183,7 @@ def _read_header(content: bytes) -> tuple[bytes, dict[str, Any]]:
     return content[:end], about
 
 
-def _decrypt(cipher: Any, number: int, record: bytes, header: bytes) -> bytes:
+def _decrypt(cipher: Any, number: int, record: memoryview, header: bytes) -> bytes | memoryview:
     if cipher is None:
         return record
     from cryptography.exceptions import InvalidTag

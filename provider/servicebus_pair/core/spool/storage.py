@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from servicebus_pair.core.model.regular_files import IrregularFileError
 
-MAX_FILE_BYTES: Final = 512 << 20
-"""Largest file: what is larger is none of a spool, since a message has at most 100 MB."""
+MAX_FILE_BYTES: Final = 144 << 20
+"""Largest file: what is larger is none of a spool, since a message has at most 100 MiB, or 133 MiB in base64."""
 MAX_SMALL_FILE_BYTES: Final = 65_536
 """Largest file that holds no messages, such as a claim."""
 

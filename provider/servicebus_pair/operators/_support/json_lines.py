@@ -106,7 +106,7 @@ def read_messages(source: LineSource, reader: MessageReader) -> Iterator[Message
         if not line.strip():
             continue
         where = f"{source.name}, line {number}"
-        if count_values(line, above=_MAX_VALUES) > _MAX_VALUES:
+        if count_values(line, above=_MAX_VALUES, limit=_MAX_VALUES) > _MAX_VALUES:
             raise ConfigurationError(f"{where} has more than {_MAX_VALUES} values: no message has so many")
         try:
             value: Any = json.loads(line)
