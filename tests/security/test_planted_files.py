@@ -195,6 +195,7 @@ FOR_SPARK = {
     "circle": circle,
     "deep": deep,
     "colon": lambda path: path.with_name("a:b.jsonl").touch(),
+    "endless": lambda path: endless(path.with_name("a.jsonl")),
     "link to Parquet": lambda path: path.symlink_to("/dev/zero"),
 }
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from servicebus_pair.core import ledger
 from servicebus_pair.core.errors import ConfigurationError
@@ -40,11 +41,13 @@ def open_ledger(folder: StoragePath, *, run: str) -> AbstractContextManager[Obse
 def local_copy(folder: StoragePath) -> Iterator[StoragePath]:
     """Return a folder with the files of a ledger: the folder itself, or for an object store a copy for this block.
 
+    What lies in a folder is not copied: a file with holes may be larger than the disk.
+
     :raises ConfigurationError: the object store cannot be read.
     """
     remote = _remote(folder)
-    if remote is None:
-        yield folder
+    if remote is None or is_folder(remote[0]):
+        yield folder if remote is None else urlsplit(remote[0]).path
         return
     with TemporaryDirectory(prefix="servicebus-pair-ledger-") as copy:
         try:

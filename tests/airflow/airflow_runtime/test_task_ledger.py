@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,3 +91,12 @@ def test_a_store_that_does_not_take_an_object_fails_the_ledger(monkeypatch: pyte
 def test_an_unknown_store_is_named():
     with pytest.raises(ConfigurationError, match=r"ledger 'nowhere://bucket' cannot be written, \w+: .*it must be"):
         open_ledger("nowhere://bucket", run="r")
+
+
+def test_what_lies_in_a_folder_is_not_copied(tmp_path: Path):
+    """A planted file with holes may be larger than the disk."""
+    with open_ledger(f"file://{tmp_path}", run="r") as ledger:
+        ledger.observe(accepted("a"))
+    with local_copy(f"file://{tmp_path}") as folder:
+        assert Path(folder) == tmp_path
+        assert [each.message_id for each in read_records(folder) if each is not None] == ["a"]

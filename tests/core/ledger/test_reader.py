@@ -166,7 +166,7 @@ def test_a_folded_file_that_compact_did_not_write_is_named_and_without_pyarrow_n
     whole = {**WHOLE, **dict.fromkeys(("queue", "digest", "spool"), "x")}
     parquet.write_table(pa.Table.from_pylist([whole]), tmp_path / "a.parquet")
     monkeypatch.setattr(reader, "folded_problem", lambda *_: "has too much")
-    with pytest.raises(ConfigurationError, match=r"a\.parquet has too much: delete it"):
+    with pytest.raises(ConfigurationError, match=r"^ledger file \S+/a\.parquet has too much: delete it$"):
         list(read_records(tmp_path))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"a\.parquet was compacted: install pyarrow to read it"):

@@ -155,7 +155,7 @@ def _folded(file: Path) -> Iterator[tuple[Any, int]]:
                 yield from zip(rows, repeat(_FOLDED_BYTES))
     except IrregularFileError:
         yield None, 0
-    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
+    except (pa.ArrowException, OSError, LookupError, UnicodeError) as error:
         raise ConfigurationError(f"ledger file {file} is damaged: {error}") from None
 
 

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import groupby
 from typing import BinaryIO, Final
@@ -47,6 +49,9 @@ _BLOCK_BYTES: Final = 32_000_000
 _MAX_CLOSING_BYTES: Final = 65_536
 # On average: a record has twice as many, and "{}" takes memory fifty times its size.
 _MIN_LINE_BYTES: Final = 32
+_MAX_UNEXAMINED_BYTES: Final = 16 << 20
+# A crash of a machine may leave one at the end of each file that was being written.
+_MAX_HOLE_BYTES: Final = 1 << 30
 
 
 def check_readable(ledger: str, folders: Sequence[str] = ("",)) -> None:
@@ -62,12 +67,16 @@ def check_readable(ledger: str, folders: Sequence[str] = ("",)) -> None:
             for folder in folders
             for name in (storage.passed_over(folder) if isinstance(storage, FolderStorage) else ())
         ]
-        names = [each.name for folder in folders for each in storage.list(folder)]
+        files = [each for folder in folders for each in storage.list(folder)]
+        names = [each.name for each in files]
         # Hadoop takes what is before the colon for the scheme of a URL.
         passed_over += [each for each in names if ":" in _base(each) and each.endswith((".jsonl", FOLDED))]
         for name in (each for each in names if each.endswith(FOLDED)):
             with storage.open(name) as file:
                 _check_folded(file, name)
+        if isinstance(storage, FolderStorage):
+            large = [each.name for each in files if each.size_bytes > _MAX_UNEXAMINED_BYTES]
+            _check_holes(storage, [each for each in large if each.endswith(".jsonl")])
     except OSError as error:
         raise ConfigurationError(f"ledger {ledger!r} cannot be read: {error}") from None
     if passed_over:
@@ -75,6 +84,27 @@ def check_readable(ledger: str, folders: Sequence[str] = ("",)) -> None:
             f"ledger {ledger!r} cannot be read: {passed_over[0]!r} is a link, has a colon, or is a folder that is "
             "closed to this user or too deep; remove it"
         )
+
+
+def _check_holes(storage: FolderStorage, names: Sequence[str]) -> None:
+    # They take nothing of a disk, and hours to read.
+    in_all = 0
+    for name in names:
+        with storage.open(name) as file:
+            in_all += _hole_bytes(file)
+        if in_all > _MAX_HOLE_BYTES:
+            raise ConfigurationError(f"ledger file {name} has holes, which no writer leaves: delete it")
+
+
+def _hole_bytes(file: BinaryIO) -> int:
+    descriptor, end, size_bytes = file.fileno(), 0, file.seek(0, os.SEEK_END)
+    holes = size_bytes
+    with suppress(OSError):  # only a hole is left
+        while end < size_bytes:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+            holes -= end - begin
+    return holes
 
 
 def _check_folded(file: BinaryIO, name: str) -> None:
