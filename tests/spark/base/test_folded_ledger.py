@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.ledger.segments import ledger_storage, writer_name
 from servicebus_pair.core.spool.storage import SpoolStorage
 from servicebus_pair.spark.base import folded_ledger
-from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, fold
+from servicebus_pair.spark.base.folded_ledger import FOLDED_SCHEMA, check_readable, fold
 from tests.spark.support.ledger_files import written_ledger
 from tests.spark.support.stores import STORES, new_ledger
 
@@ -111,3 +112,20 @@ def test_the_core_reads_a_folded_ledger_and_each_record_once(tmp_path: Path, mon
             fold(str(tmp_path), folder.relative_to(tmp_path).as_posix())
     assert len(list(tmp_path.rglob("*.folded"))) == 2
     assert sorted(map(repr, read_records(tmp_path))) == before
+
+
+def test_holes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "a.jsonl").touch()
+    os.truncate(tmp_path / "day=1" / "a.jsonl", 1 << 20)
+    monkeypatch.setattr(folded_ledger, "_parse", lambda block: pytest.fail(f"{len(block)} bytes were read"))
+    assert fold(str(tmp_path), "day=1") == (0, 0)
+
+
+def test_a_file_system_that_knows_no_holes_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_ledger(tmp_path)
+    monkeypatch.setattr(folded_ledger, "_MAX_UNEXAMINED_BYTES", 0)
+    monkeypatch.setattr(folded_ledger, "_MAX_HOLE_BYTES", 0)
+    monkeypatch.setattr(os, "SEEK_DATA", 99)  # EINVAL
+    check_readable(str(tmp_path))
+    assert all(fold(str(tmp_path), str(each.relative_to(tmp_path)))[0] for each in tmp_path.glob("day=*/run=*"))

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from io import BytesIO
 from itertools import groupby
 from typing import BinaryIO, Final
@@ -99,11 +99,15 @@ def _check_holes(storage: FolderStorage, names: Sequence[str]) -> None:
 def _hole_bytes(file: BinaryIO) -> int:
     descriptor, end, size_bytes = file.fileno(), 0, file.seek(0, os.SEEK_END)
     holes = size_bytes
-    with suppress(OSError):  # only a hole is left
+    try:
         while end < size_bytes:
             begin = os.lseek(descriptor, end, os.SEEK_DATA)
             end = os.lseek(descriptor, begin, os.SEEK_HOLE)
             holes -= end - begin
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # which says that the rest is a hole; other file systems do not know
+            holes = 0
+    file.seek(0)
     return holes
 
 
@@ -216,9 +220,11 @@ class _Folding:
         return content.getvalue(), records
 
     def _blocks(self, parts: Sequence[str]) -> Iterator[bytes]:
-        """Yield whole lines."""
+        """Yield whole lines. :raises ValueError: there are holes, which take nothing of a disk but long to read."""
         for part in parts:
             with self._storage.open(part) as lines:
+                if isinstance(self._storage, FolderStorage) and _hole_bytes(lines):
+                    raise ValueError(f"{part} has holes")
                 while block := lines.read(_BLOCK_BYTES):
                     yield block + lines.readline(_BLOCK_BYTES)
 
