@@ -96,7 +96,7 @@ class RefreshCache:
     :param folder: folder through which several processes elect one to poll; ``None`` for a single process.
     :param reports: where reconcile reports are; none if not given.
     :param pairs: connection ids of the pairs whose namespaces are queried; ``*`` is all, ``None`` those that have an
-        asset in a DAG.
+        asset in a DAG. The spools of those that it names are looked into wherever they are.
     """
 
     def __init__(
@@ -248,7 +248,9 @@ class RefreshCache:
                 started = time.monotonic()
                 try:
                     if collector is None:
-                        collector = await asyncio.to_thread(Collector, settings)
+                        collector = await asyncio.to_thread(
+                            Collector, settings, any_store=conn_id in (self._pairs or ())
+                        )
                     status = await self._collect_or_read(collector, lock)
                     if status is not None:
                         self._statuses[conn_id] = status

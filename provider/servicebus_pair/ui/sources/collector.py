@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from servicebus_pair.core import Endpoint, PairSettings
 from servicebus_pair.core.errors import ServiceError
-from servicebus_pair.core.model import get_logger, scrub
+from servicebus_pair.core.model import get_logger, is_folder, scrub
 from servicebus_pair.ui.sources.reachability_probe import ProbeError, probe_namespace
 from servicebus_pair.ui.views import DeadLetterView, NamespaceView, SpoolView
 
@@ -37,6 +38,9 @@ _MAX_COUNTS: Final = 7
 _MAX_PEEKED_QUEUES: Final = 100
 _MAX_DEAD_LETTERS: Final = 20
 _MAX_CHARACTERS: Final = 300
+# Their library calls the provider of the cloud, or what the environment of this server names, and no host of the URL.
+_STORE_WITHOUT_HOST: Final = re.compile(r"(?:s3|s3a|gs|gcs|abfs|abfss|az)://[\w.@-]+(?:/.*)?", re.ASCII)
+_NOT_LOOKED_INTO: Final = "not looked into: its URL may name any host, see [servicebus_pair] page_pairs"
 ResultT = TypeVar("ResultT")
 
 
@@ -94,15 +98,21 @@ class Collector:
     Each call makes two unbilled probes and one management call, another one each minute, and, while the backlog holds
     messages, one peek into each queue with messages every 15 s, except those that require sessions.
 
+    :param any_store: look also into a spool whose URL may name a host.
     :ivar status: the last status; may be replaced by that of another process.
     """
 
-    def __init__(self, settings: PairSettings) -> None:
+    def __init__(self, settings: PairSettings, *, any_store: bool = False) -> None:
         from servicebus_pair.core import NamespacePair
 
         self.settings = settings
+        options = replace(settings.options, enable_syphon=False)
+        self._looks_into_spool = any_store or _names_no_host(options.spool)
+        if not self._looks_into_spool:
+            # Not even opened, which calls the host of some.
+            options = replace(options, spool=None)
         # Only its administration is used. The pair is never opened, which would start a syphon and pings.
-        self._pair = NamespacePair(settings.primary, settings.secondary, replace(settings.options, enable_syphon=False))
+        self._pair = NamespacePair(settings.primary, settings.secondary, options)
         self._planned_at = self._peeked_at = -_PLAN_INTERVAL
         self._metered = 0
         self.status = PairStatus(
@@ -135,6 +145,8 @@ class Collector:
         options = self.settings.options
         if options.spool is None:
             return SpoolView()
+        if not self._looks_into_spool:
+            return SpoolView(configured=True, limit_bytes=options.spool_max_bytes, error=_NOT_LOOKED_INTO)
         result = await _result_or_error(self._look_into_spool(), "list the spool")
         if isinstance(result, str):
             return replace(self.status.spool, configured=True, limit_bytes=options.spool_max_bytes, error=result)
@@ -182,6 +194,10 @@ class Collector:
         finally:
             await client.close()
         return _summarize(dict(zip(active, active_pages, strict=True)), dict(zip(dead, dead_pages, strict=True)))
+
+
+def _names_no_host(spool: str | None) -> bool:
+    return spool is None or is_folder(spool) or _STORE_WITHOUT_HOST.fullmatch(spool) is not None
 
 
 async def _peek_page(client: NamespaceClient, path: str, *, dead_letter: bool = False) -> list[Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec import AbstractFileSystem
 
 from servicebus_pair.core import read_pair_settings
 from servicebus_pair.ui.cache import refresh_cache
@@ -77,9 +78,9 @@ def test_only_pairs_with_an_asset_or_in_the_setting_are_queried(
     made: list[object] = []
 
     class Watched(Collector):
-        def __init__(self, settings: Any) -> None:
+        def __init__(self, settings: Any, **options: Any) -> None:
             made.append(settings)
-            super().__init__(settings)
+            super().__init__(settings, **options)
 
     monkeypatch.setattr(refresh_cache, "Collector", Watched)
     with closing(refresh_cache.RefreshCache(interval=0.2, pairs=pairs)) as cache:
@@ -89,9 +90,47 @@ def test_only_pairs_with_an_asset_or_in_the_setting_are_queried(
     assert seen["secondary"]["error"].startswith("not queried: no DAG has the asset") is not queried
 
 
+@pytest.mark.parametrize(
+    ("spool", "named", "opened"),
+    [
+        *((f"{scheme}://bucket-1/spool", False, True) for scheme in ("s3", "s3a", "gs", "gcs", "abfs", "az")),
+        ("abfss://container@account.dfs.core.windows.net/spool", False, True),
+        ("s3://bucket", False, True),
+        *((f"{scheme}://169.254.169.254/x", False, False) for scheme in ("webhdfs", "webdav", "hdfs", "smb", "dbfs")),
+        *((f"{scheme}://bucket:8020/x", False, False) for scheme in ("sftp", "s3", "S3")),
+        *((f"abfs://c@host\\{end}/x", False, False) for end in (".dfs.core.windows.net", "")),
+        ("webhdfs://namenode:9870/x", True, True),
+    ],
+)
+def test_a_spool_at_a_host_that_its_url_names_is_opened_for_pairs_in_the_setting_only(
+    monkeypatch: pytest.MonkeyPatch, spool: str, named: bool, opened: bool
+):
+    """An editor of connections writes the URL; to open it calls the host of some."""
+    found: list[str] = []
+
+    class Store(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+        def __init__(self, url: str) -> None:
+            found.append(url)
+            super().__init__(skip_instance_cache=True)
+
+        def find(self, *_: object, **__: object) -> dict[str, Any]:
+            return {}
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: (Store(url), "root"))
+    settings = read_pair_settings({**settings_of(1), "spool": spool})
+    monkeypatch.setattr(refresh_cache, "load_pair_settings", lambda _: {"contoso_pair": settings})
+    monkeypatch.setattr(refresh_cache, "read_records", lambda _: Records(asset_ids={"contoso_pair": 1}))
+    for pairs in [["contoso_pair"]] if named else [None, ["*"]]:
+        with closing(refresh_cache.RefreshCache(interval=0.2, pairs=pairs)) as cache:
+            seen = view_of(cache, lambda pair: pair["spool"]["configured"])
+
+        assert set(found) == ({spool} if opened else set())
+        assert str(seen["spool"]["error"]).startswith("not looked into") is not opened
+
+
 @pytest.mark.usefixtures("configured")
 def test_a_collector_that_fails_says_so_on_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def fail(_: object) -> Collector:
+    def fail(_: object, **__: object) -> Collector:
         raise RuntimeError("canary")
 
     monkeypatch.setattr(refresh_cache, "read_records", lambda _: Records(states={"contoso_pair": {}}))
