@@ -137,6 +137,29 @@ async def test_a_refused_message_is_set_aside_and_the_rest_goes_on(setting: Sett
     assert setting.files("messages") == []
 
 
+async def test_a_file_of_refused_messages_is_set_aside_as_it_is(setting: Setting) -> None:
+    for _ in range(2):
+        await setting.write("flights", "poison", "poison")
+    written = setting.files("messages")
+    kept = {path.name: path.stat().st_ino for path in written}
+    setting.service.failure_of = lambda *_: RejectedError("bad")
+    report = await setting.empty()
+    assert (report.left, report.set_aside, report.failures) == (0, {"flights": 4}, {})
+    assert {path.name: path.stat().st_ino for path in (setting.folder / "set-aside").rglob("*.spool")} == kept
+    assert [path.read_text() for path in (setting.folder / "set-aside").rglob("*.reason")] == ["bad\n"] * 2
+    assert setting.files("messages") == []
+
+
+async def test_what_is_refused_of_a_damaged_file_keeps_its_own_reason(setting: Setting) -> None:
+    await setting.write("flights", "poison", "b")
+    [path] = setting.files("messages")
+    path.write_bytes(path.read_bytes()[:-1])
+    setting.service.failure_of = lambda *_: RejectedError("bad")
+    assert (await setting.empty()).set_aside == {"flights": 2}
+    reasons = {path.read_text().partition(":")[0].strip() for path in (setting.folder / "set-aside").rglob("*.reason")}
+    assert reasons == {"bad", "record 1 is damaged"}
+
+
 @pytest.mark.parametrize("damage", ["foreign", "torn", "empty"])
 async def test_a_damaged_file_is_set_aside_and_what_is_whole_is_delivered(setting: Setting, damage: str) -> None:
     await setting.write("flights", "a", "b", "c")

@@ -189,12 +189,20 @@ class _Entity:
             self._count(error.result)
             refused = {id(each) for each in error.refused}
             if refused:
-                await self._spool.set_messages_aside(batch, error.refused, "; ".join(error.verdicts[:_MAX_REASONS]))
+                await self._set_aside(batch, content, error)
                 self.set_aside += len(refused)
             remaining = [each for each in error.unsent if id(each) not in refused]
             self.failure = str(error.cause) if remaining else None
             return remaining
         return ()
+
+    async def _set_aside(self, batch: SpooledBatch, content: SpoolFile, error: SendError) -> None:
+        reason = "; ".join(error.verdicts[:_MAX_REASONS])
+        if content.damage is None and len(error.refused) == len(content.messages):
+            # As it is: to encode a large message again would hold up the event loop.
+            await self._spool.set_aside(batch, reason)
+        else:
+            await self._spool.set_messages_aside(batch, error.refused, reason)
 
     def _count(self, result: SendResult) -> None:
         # Without the ids, of which a spool may have millions.
