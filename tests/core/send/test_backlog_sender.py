@@ -25,6 +25,7 @@ from servicebus_pair.core.model.errors import (
     UnreachableError,
 )
 from servicebus_pair.core.model.events import BacklogCopyTooLarge, MessagesAccepted, QueuePulled, Route
+from servicebus_pair.core.protocol.amqp_message import BodyType, Properties
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
@@ -415,19 +416,32 @@ async def test_section_6_in_session_order_an_attempt_on_the_backlog_needs_a_leas
 
 @pytest.mark.parametrize("spool", ["s", None])
 @pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("why", ["too large", "too large, as only the service knows", "no encoding", "no session id"])
 async def test_section_10_a_spooled_message_that_the_backlog_cannot_take_waits_unless_it_holds_up_its_session(
-    ordered: bool, spool: str | None
+    why: str, ordered: bool, spool: str | None
 ) -> None:
     diverting = Diverting(3, order=by_session() if ordered else None, unspooled_from=spool)
+    message = diverting.taken[1].message
+    match why:
+        case "no encoding":
+            message.body, message.body_type = 2**70, BodyType.VALUE
+        case "no session id":
+            message.properties = Properties(message_id="m1", group_id=b"\xff")
+        case _:
+            message.body = [b"x" * 3_000]
     for link in diverting.links.values():
         link.limit = 2_600
-    diverting.taken[1].message.body = [b"x" * 3_000]
-    if ordered and spool:
-        await diverting.send()
-        assert diverting.links["q1"].ids == ["m0", "m2"]
-        assert [each.message for each in diverting.state.refused] == [diverting.taken[1].message]
+        if "only the service" in why:
+            link.max_message_bytes = 1 << 20
+            outcomes: list[Any] = [None, MessageTooLargeError("the service says so")]
+            link.outcomes = outcomes
+    if (ordered and spool) or (why == "no session id" and not spool):
+        queue = await diverting.send()
+        ids = diverting.links["q1" if ordered else queue].ids
+        assert sorted(ids) == ["m0", "m2"]
+        assert [each.message for each in diverting.state.refused] == [message]
         return
-    with pytest.raises(MessageTooLargeError, match="as a copy for the backlog"):
+    with pytest.raises((MessageTooLargeError, InvalidMessageError)):
         await diverting.send()
     assert diverting.state.refused == ()
 

@@ -74,3 +74,17 @@ def test_anything_else_is_a_value_error(content: bytes) -> None:
         assert str(error).startswith("not a message: ")  # noqa: PT017 - it may also be a message
     else:
         assert isinstance(restored, AmqpMessage)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"body": "text", "body_type": "data"},
+        {"body": [1], "body_type": "data"},
+        {"body": {"map": []}, "body_type": "sequence"},
+        *({"body": None, "body_type": "value", name: ["x"]} for name in ("annotations", "application_properties")),
+    ],
+)
+def test_a_message_whose_sections_have_other_types_is_none(record: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not a message: TypeError"):
+        from_json(json.dumps(record).encode())

@@ -125,6 +125,7 @@ _NEVER: dict[str, AmqpMessage] = {
     "a time to live of zero": new_message("x", session_id="a", time_to_live=timedelta(0)),
     "a value that has no encoding": AmqpMessage(2**70, BodyType.VALUE, properties=Properties(group_id="a")),
     "a body that is none": AmqpMessage([1], properties=Properties(group_id="a")),
+    "a partition key that is none": new_message("x", session_id="a", partition_key={"a": 1}),  # type: ignore[arg-type]
     "a schedule that is none": AmqpMessage([b""], properties=Properties(group_id="a"), annotations={SCHEDULED_TIME: 1}),
 }
 
