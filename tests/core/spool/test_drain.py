@@ -178,6 +178,21 @@ async def test_a_damaged_file_is_set_aside_and_what_is_whole_is_delivered(settin
     assert setting.files("messages") == []
 
 
+async def test_a_file_in_the_folder_of_another_entity_is_set_aside(setting: Setting) -> None:
+    await setting.write("Flights", "a")
+    [path] = setting.files("messages")
+    target = setting.folder / "messages" / "gates" / path.name
+    target.parent.mkdir()
+    path.rename(target)
+    await setting.write("Flights", "b")
+    await setting.write("gates", "g")
+    report = await setting.empty()
+    assert sorted(setting.service.delivered) == [("Flights", "b"), ("gates", "g")]
+    assert (report.left, report.set_aside, report.failures) == (0, {"gates": 1}, {})
+    [reason] = (setting.folder / "set-aside").rglob("*.reason")
+    assert "holds messages for Flights" in reason.read_text()
+
+
 async def test_a_torn_file_that_holds_more_than_its_name_says_counts_nothing_as_set_aside(setting: Setting) -> None:
     await setting.write("flights", "a", "b", "c")
     [batch] = await setting.spool.batches()

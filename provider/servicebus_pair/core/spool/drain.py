@@ -15,6 +15,7 @@ from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.claims import Claim, Claims
 from servicebus_pair.core.spool.spool import Spool, SpooledBatch
 from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolFile, WrongKeyError
+from servicebus_pair.core.spool.storage import folder_name
 
 Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
 """Sends messages to an entity or to the backlog; raises ``SendError`` with what was not accepted."""
@@ -165,6 +166,9 @@ class _Entity:
             return False
         except ForeignFileError as error:
             foreign.append((batch, str(error)))
+            return True
+        if folder_name(content.entity) != folder_name(batch.entity):
+            foreign.append((batch, f"it holds messages for {content.entity} and was moved to those for {batch.entity}"))
             return True
         # Files are found by the folded path; what is written anew keeps the path as the sender wrote it.
         batch = replace(batch, entity=content.entity)
