@@ -36,7 +36,7 @@ def test_sum_adds_counts_per_second_and_keeps_first_divert():
     one = EntityManifest(5, 1, NOTHING, {7: (5, 0), 8: (0, 1)}, 2500.0)
     two = EntityManifest(3, 2, NOTHING, {7: (5, 0), 8: (3, 2), 9: (1, 0)}, 2450.0)
 
-    assert one + two + EntityManifest(1, 0, NOTHING) == EntityManifest(
+    assert EntityManifest.total([one, two, EntityManifest(1, 0, NOTHING)]) == EntityManifest(
         9, 3, NOTHING, {7: (10, 0), 8: (3, 3), 9: (1, 0)}, 2450.0
     )
     assert EntityManifest.from_json(one.to_json()) == one

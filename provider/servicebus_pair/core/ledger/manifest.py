@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from servicebus_pair.core.ledger.reader import MAX_AT, MAX_BYTES
@@ -33,14 +35,20 @@ class EntityManifest:
     slots: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     diverted_at: float | None = None
 
-    def __add__(self, other: EntityManifest) -> EntityManifest:
-        newest = max(self.health, other.health, key=lambda health: health.since)
-        slots = dict(self.slots)
-        for slot, (primary, diverted) in other.slots.items():
+    @classmethod
+    def total(cls, parts: Sequence[EntityManifest]) -> EntityManifest:
+        """Return the sum of all parts, of which there may be one for each batch of a stream, with the newest health."""
+        slots: dict[int, tuple[int, int]] = {}
+        for slot, (primary, diverted) in chain.from_iterable(each.slots.items() for each in parts):
             before = slots.get(slot, (0, 0))
             slots[slot] = (before[0] + primary, before[1] + diverted)
-        first = min((at for at in (self.diverted_at, other.diverted_at) if at is not None), default=None)
-        return EntityManifest(self.primary + other.primary, self.diverted + other.diverted, newest, slots, first)
+        return cls(
+            sum(each.primary for each in parts),
+            sum(each.diverted for each in parts),
+            max((each.health for each in parts), key=lambda health: health.since),
+            slots,
+            min((each.diverted_at for each in parts if each.diverted_at is not None), default=None),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form used in the manifest."""
@@ -101,11 +109,12 @@ class PublishManifest:
         rejected: int = 0,
     ) -> PublishManifest:
         """Sum the parts of all tasks by entity, keeping the newest health."""
-        entities: dict[str, EntityManifest] = {}
+        by_entity: defaultdict[str, list[EntityManifest]] = defaultdict(list)
         for entity, part in parts:
-            entities[entity] = entities[entity] + part if entity in entities else part
+            by_entity[entity].append(part)
+        entities = {entity: EntityManifest.total(each) for entity, each in sorted(by_entity.items())}
         files = dict(sorted((ledger or {}).items()))
-        return cls(run, dict(sorted(entities.items())), size_bytes, round(seconds, 3), files, rejected)
+        return cls(run, entities, size_bytes, round(seconds, 3), files, rejected)
 
     @property
     def primary(self) -> int:
