@@ -10,7 +10,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,24 @@ def circle(path: Path) -> None:
 
 def deep(path: Path) -> None:
     path.parent.joinpath(*["d"] * 20).mkdir(parents=True)
+
+
+def test_what_lies_too_deep_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """Readers would exceed the depth of their calls."""
+    day = partition_path("r", at=time.time()).partition("/")[0]
+    for depth in (16, 17, 18):
+        caplog.clear()
+        folder = tmp_path / str(depth)
+        planted = folder.joinpath(day, *["d"] * (depth - 1))
+        planted.mkdir(parents=True)
+        (planted / "a.jsonl").write_text(json.dumps(RECORD))
+        MANIFEST.write(planted / "0.json")
+
+        assert len(list(read_records(folder))) == (depth == 16)
+        assert ("it lies too deep" in caplog.text) == (depth > 16)
+        with nullcontext() if depth == 16 else pytest.raises(ConfigurationError, match="of the runs none"):
+            read_manifests(str(folder), run=None)
+        assert len(list(open_files(folder, now=time.time(), silence=60))) == (depth <= 17)  # counted from the day
 
 
 FOR_SPARK = {

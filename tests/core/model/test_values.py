@@ -48,6 +48,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "pricing._MAX_PRICE": 1_000_000,
             "pricing._MAX_TIERS": 100,
             "pricing._MILLION": 1_000_000,
+            "regular_files._MAX_DEPTH": 16,
             "regular_files._MAX_VALUES": 2_000_000,
             "redaction._KEY_CHARACTERS": 43,
             "redaction._MIN_LEARNED_CHARACTERS": 8,

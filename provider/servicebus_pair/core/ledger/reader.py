@@ -21,7 +21,7 @@ from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.logs import get_logger
-from servicebus_pair.core.model.regular_files import IrregularFileError, open_regular
+from servicebus_pair.core.model.regular_files import IrregularFileError, files_below, open_regular
 
 KINDS: Final = ("sent", "syphoned", "unspooled")
 ROUTES: Final = tuple(map(str, Route))
@@ -76,7 +76,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
             f"ledger {os.fspath(folder)!r} is not a folder: it must be the folder that ledgers are written to"
         )
     twice = set(folded_twice(directory))
-    for file in _files(directory):
+    for file in files_below(directory, (".jsonl", FOLDED), hidden=(".", "_")):
         if file.name not in twice:
             yield from _records(file)
 
@@ -87,18 +87,6 @@ def check_version(version: int) -> None:
         raise ConfigurationError(
             f"the ledger contains records of version {version}: this version reads up to {LEDGER_VERSION}"
         )
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(directory):
-        folders[:] = sorted(folder for folder in folders if not _hidden(folder))
-        yield from (
-            Path(parent, file) for file in sorted(files) if file.endswith((".jsonl", FOLDED)) and not _hidden(file)
-        )
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
 
 
 def _records(file: Path) -> Iterator[Record | None]:

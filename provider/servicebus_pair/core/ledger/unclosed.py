@@ -10,7 +10,7 @@ from typing import Final
 
 from servicebus_pair.core.ledger.partitions import days_since
 from servicebus_pair.core.ledger.writer import CLOSED
-from servicebus_pair.core.model.regular_files import IrregularFileError, open_regular
+from servicebus_pair.core.model.regular_files import IrregularFileError, files_below, open_regular
 
 _BEGAN_WITHIN: Final = 2 * 86_400.0
 _LAST_LINE_BYTES: Final = 4096
@@ -23,7 +23,7 @@ def open_files(folder: str | os.PathLike[str], *, now: float, silence: float) ->
     days ago are not looked at.
     """
     for day in days_since(now - _BEGAN_WITHIN, now=now):
-        for file in sorted(Path(folder, day).rglob("*.jsonl")):
+        for file in files_below(Path(folder, day), (".jsonl",)):
             if now - file.lstat().st_mtime < silence and not _is_closed(file):
                 yield file
 

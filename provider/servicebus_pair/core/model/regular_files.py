@@ -10,16 +10,41 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, Final
+
+from servicebus_pair.core.model.logs import get_logger
 
 # A list of a manifest's files has 41 bytes for each value, and "[]," takes memory sixty times its size.
 _MAX_VALUES: Final = 2_000_000
+# Ledgers, spools and manifests have two levels of folders.
+_MAX_DEPTH: Final = 16
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _STRINGS: Final = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,4096}+', re.DOTALL)
+
+_log: Final = get_logger(__name__)
 
 
 class IrregularFileError(OSError):
     """It is a link, a folder, a pipe, a socket or a device, or larger than what it should be."""
+
+
+def files_below(
+    folder: str | os.PathLike[str], suffixes: tuple[str, ...], *, hidden: str | tuple[str, ...] = ()
+) -> Iterator[Path]:
+    """Yield the files with a name that ends so, in folders that are no links and not too deep, which a warning names.
+
+    :param hidden: beginnings of names of files and folders that are passed over.
+    """
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith(hidden))
+        if folders and len(Path(parent).relative_to(folder).parts) >= _MAX_DEPTH:
+            _log.warning("folder %r is passed over: it lies too deep", str(Path(parent, folders[0])))
+            folders.clear()
+        yield from (
+            Path(parent, each) for each in sorted(names) if each.endswith(suffixes) and not each.startswith(hidden)
+        )
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = False, folder: int | None = None) -> BinaryIO:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import CLOSED, KINDS, Evidence, PublishManifest
-from servicebus_pair.core.model import load_json
+from servicebus_pair.core.model import files_below, load_json
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.report_files import MAX_JSON_BYTES
 
@@ -30,7 +30,7 @@ def read_manifests(path: str, *, run: str | None) -> PublishManifest:
     :raises ConfigurationError: there is no manifest, one is malformed, or they are of another run.
     """
     is_folder = Path(path).is_dir()
-    files = sorted(Path(path).rglob("*.json")) if is_folder else [Path(path)]
+    files = files_below(path, (".json",)) if is_folder else [Path(path)]
     try:
         read = (load_json(file, limit=MAX_JSON_BYTES, follow=not is_folder) for file in files)
         manifests = [PublishManifest.from_json(each) for each in read]
