@@ -123,6 +123,7 @@ def test_an_unreadable_file_is_named(path: str, error: str):
         ("a.zip", zipped("a").replace(b"\x14\0\0\0", b"\x14\0\1\0"), "cannot be opened, RuntimeError: .*encrypted"),
         ("a.zip", zipped("a").replace(b'"a"', b'"b"'), "cannot be decompressed, BadZipFile: Bad CRC"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",  # compressed data has the time of day
 )
 def test_an_undecodable_file_is_named_with_the_reason(tmp_path: Path, name: str, data: bytes, message: str):
     (tmp_path / name).write_bytes(data)
