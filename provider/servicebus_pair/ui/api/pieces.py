@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi.responses import StreamingResponse
 
-from servicebus_pair.core.model import get_logger
-
 if TYPE_CHECKING:
     from starlette.types import Send
 
-_log = get_logger(__name__)
 _PIECE_BYTES: Final = 2**16
 _SEND_SECONDS: Final = 60.0
 
 
 class PiecesResponse(StreamingResponse):
-    """A response of known size, which ends after 60 s wherever it is.
+    """A response of known size, which ends after 60 s wherever it is; the size tells the client what is missing.
 
     :param pieces: its content; each is made when the one before it was sent.
     :param size: of all pieces, in bytes.
@@ -32,12 +29,8 @@ class PiecesResponse(StreamingResponse):
 
     async def stream_response(self, send: Send) -> None:
         """Send what can be sent in time."""
-        try:
-            async with asyncio.timeout(_SEND_SECONDS):
-                await super().stream_response(send)
-        except OSError as error:
-            # Without its end, the server closes the connection, and the client sees that something is missing.
-            _log.warning("a response ended before it was sent: %s", str(error) or type(error).__name__)
+        async with asyncio.timeout(_SEND_SECONDS):
+            await super().stream_response(send)
 
 
 def pieces_of(*contents: bytes, media_type: str, headers: Mapping[str, str]) -> PiecesResponse:

@@ -30,6 +30,8 @@ _PAGE_HEADERS: Final = {
 # A Spark job wrote the report: allow its inline styles, but no scripts and no requests.
 REPORT_HEADERS: Final = {
     **_COMMON_HEADERS,
+    # So that Airflow does not compress it: it then sends no size, and ends what was cut off like a whole report.
+    "Content-Encoding": "identity",
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
 }
