@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -180,6 +181,17 @@ def test_parquet_that_compact_did_not_write_takes_little_memory(tmp_path: Path, 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB
 
 
+def close_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path).name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+
 def circle(path: Path) -> None:
     """Two links make two to the power of forty paths."""
     for name in ("a", "b"):
@@ -206,6 +218,17 @@ def test_what_lies_too_deep_is_passed_over_with_a_warning(tmp_path: Path, caplog
         with nullcontext() if depth == 16 else pytest.raises(ConfigurationError, match="of the runs none"):
             read_manifests(str(folder), run=None)
         assert len(list(open_files(folder, now=time.time(), silence=60))) == (depth <= 17)  # counted from the day
+
+
+def test_a_folder_that_another_user_has_closed_is_passed_over_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "closed").mkdir()
+    MANIFEST.write(tmp_path / "0.json")
+    close_folder("closed", monkeypatch)
+
+    assert read_manifests(str(tmp_path), run=None) == MANIFEST
+    assert f"folder '{tmp_path / 'closed'}' is passed over: it cannot be read by this user" in caplog.text
 
 
 FOR_SPARK = {
@@ -512,14 +535,7 @@ async def test_a_folder_that_another_user_has_closed_holds_up_no_message(
 ):
     await spool_in(tmp_path).write("flights", [new_message(b"a")])
     (tmp_path / "messages" / "gates").mkdir()
-    scandir = os.scandir
-
-    def refuse(path: Any) -> Any:
-        if Path(path).name == "gates":
-            raise PermissionError(path)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
+    close_folder("gates", monkeypatch)
 
     assert await emptied(tmp_path, spool_in(tmp_path)) == (["flights a"], {})
 

@@ -33,11 +33,13 @@ class IrregularFileError(OSError):
 def files_below(
     folder: str | os.PathLike[str], suffixes: tuple[str, ...], *, hidden: str | tuple[str, ...] = ()
 ) -> Iterator[Path]:
-    """Yield the files with a name that ends so, in folders that are no links and not too deep, which a warning names.
+    """Yield the files with a name that ends so, but not those in linked folders.
+
+    A warning names a folder that is closed to this user or too deep.
 
     :param hidden: beginnings of names of files and folders that are passed over.
     """
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_warn_of_closed):
         folders[:] = sorted(each for each in folders if not each.startswith(hidden))
         if folders and len(Path(parent).relative_to(folder).parts) >= _MAX_DEPTH:
             _log.warning("folder %r is passed over: it lies too deep", str(Path(parent, folders[0])))
@@ -114,6 +116,11 @@ def count_values(text: bytes, *, above: int, limit: int) -> int:
 
 def _separators(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _warn_of_closed(error: OSError) -> None:
+    if isinstance(error, PermissionError):
+        _log.warning("folder %r is passed over: it cannot be read by this user", str(error.filename))
 
 
 def _irregular(path: str | os.PathLike[str]) -> IrregularFileError:
