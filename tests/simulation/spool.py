@@ -69,6 +69,11 @@ class Files:
         """Delete a file."""
         self._contents.pop(name, None)
 
+    def move(self, name: str, target: str) -> None:
+        """Give a file another name."""
+        if name in self._contents:
+            self.replace(target, self._contents.pop(name)[0])
+
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the files below a folder in the order of their names."""
         return [

@@ -88,7 +88,11 @@ class Delivery:
             return
         if self._packer.is_empty and not self._link.is_open:
             await self._batches.open_link()
-        full = self._batches.pack(self._packer, tracked)
+        try:
+            full = self._packer.add(tracked)
+        except Exception as error:  # noqa: BLE001 - see refuse
+            self._batches.refuse(tracked, error)
+            return
         if full is not None:
             await self._batches.deliver(full)
 
