@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from contextlib import suppress
 from itertools import product
@@ -20,13 +21,17 @@ from servicebus_emulator.amqp.codec.value_codec import Timestamp, encode
 from servicebus_emulator.amqp.nodes.management import ManagementNode
 from servicebus_emulator.amqp.nodes.request_response import Request
 from servicebus_emulator.amqp.session import transactions
+from servicebus_emulator.amqp.session.connection import AmqpConnection
 from servicebus_emulator.config import parse_config
 from servicebus_emulator.engine.model.access_policy import ROOT_POLICY
 from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_emulator.engine.model.errors import InvalidArgument
 from servicebus_emulator.engine.namespace.entities import SubQueue
+from servicebus_emulator.security.authorizer import SIGNATURE_KIND
 from tests.emulator.support.authorizers import config_with_rules, signed_headers
 from tests.emulator.support.encoded_messages import listed, section
+from tests.emulator.support.hostile_bytes import COORDINATOR, attach, begin_frame, begun
+from tests.emulator.support.hostile_conversations import transfer
 from tests.emulator.support.proton_client import condition_of, connected, encoded_message, is_closed, is_open
 from tests.emulator.support.sdk_client import connect_sdk
 from tests.emulator.support.transactions import TransactionalClient
@@ -230,6 +235,45 @@ async def test_tokens_of_clients_without_a_login_take_little_memory():
     assert peer.answered["large"] == Delivery.REJECTED
     assert sum(map(is_closed, links)) == 9
     assert condition_of(links[-1]) == "amqp:resource-limit-exceeded"
+
+
+TOO_MUCH, UNAUTHORIZED = b"amqp:resource-limit-exceeded", b"amqp:unauthorized-access"
+FLOODS: dict[str, tuple[list[bytes], bytes]] = {
+    "answers are not taken": ([attach("$cbs"), attach("$cbs", name="in", handle=1, receiver=True)], TOO_MUCH),
+    "the link receives": ([attach("$cbs", receiver=True)], b"amqp:not-allowed"),
+    "the attach was refused": ([attach("flights")], UNAUTHORIZED),
+    "many attaches were refused": ([attach("x", name=f"{each}", handle=each) for each in range(101)], TOO_MUCH),
+    "transactions need a login": ([attach(COORDINATOR)], UNAUTHORIZED),
+}
+
+
+@pytest.mark.parametrize(("links", "answer"), FLOODS.values(), ids=FLOODS)
+async def test_nothing_is_kept_of_what_clients_without_a_login_send(links: list[bytes], answer: bytes):
+    properties: dict[Any, Any] = {"operation": "put-token", "type": SIGNATURE_KIND, "name": "sb://contoso/flights"}
+    token = section(SectionCode.APPLICATION_PROPERTIES, encode(properties)) + section(
+        SectionCode.VALUE, encode("x" * 4000)
+    )
+    answers = b""
+    before = {id(each) for each in gc.get_objects() if type(each) is AmqpConnection}
+    async with Emulator(["contoso"]) as emulator, connected(emulator["contoso"]) as peer:
+        peer.writer.write(b"".join(begun()) + begin_frame() + attach("$cbs", name="first", handle=201))
+        await peer.reader.readuntil(b"first")
+        with suppress(ConnectionError):
+            peer.writer.write(b"".join(links))
+            for number in range(250):
+                peer.writer.write(transfer(token, handle=0, delivery=number))
+            # Once this is answered, or the connection ended, all of it has been read.
+            peer.writer.write(attach("$cbs", name="last", handle=200))
+            while b"last" not in answers and len(more := await asyncio.wait_for(peer.reader.read(1 << 18), 20)) > 0:
+                answers += more
+        kept = 0
+        for served in [each for each in gc.get_objects() if type(each) is AmqpConnection and id(each) not in before]:
+            link = None if served.closed else served._connection.link_head(0)
+            while link is not None:
+                kept, link = kept + link.unsettled, link.next(0)
+
+    assert answer in answers
+    assert kept == 0
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,16 @@ def advance(link: Handle) -> None:
     lib.pn_link_advance(link)
 
 
+def discard(link: Handle) -> None:
+    """Drop the bytes that have arrived on a link that nobody reads."""
+    while delivery := lib.pn_link_current(link):
+        read(link, delivery)
+        if lib.pn_delivery_partial(delivery):
+            return
+        lib.pn_link_advance(link)
+        settle(delivery, state=None)
+
+
 def accept(delivery: Handle) -> None:
     """Settle a delivery as accepted."""
     lib.pn_delivery_update(delivery, ACCEPTED)
@@ -106,6 +116,10 @@ def add_credit(link: Handle, count: int) -> None:
 
 credit: Callable[[Handle], int] = lib.pn_link_credit
 """Return the credit that the peer has given on a link."""
+
+
+queued: Callable[[Handle], int] = lib.pn_link_queued
+"""Return how many deliveries of a link wait for credit or for room in the peer's window."""
 
 
 def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> Handle:

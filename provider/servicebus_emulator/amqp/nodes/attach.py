@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 # Anybody may send to $cbs: the longest token of Microsoft Entra ID takes a fraction of this.
 _MAX_TOKEN_BYTES: Final = 64 * 1024
 _MAX_CBS_LINKS: Final = 32
+_MAX_WAITING_ANSWERS: Final = 100
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkHandler | None:
@@ -77,6 +78,8 @@ def attach(connection: AmqpConnection, link: Link) -> LinkHandler | None:
 def _attach_coordinator(connection: AmqpConnection, link: Link) -> LinkHandler:
     if link.is_sender:
         raise OperationNotAllowed("a client that receives names a transaction coordinator; allowed: one that sends")
+    if not connection.authorization.logged_in:
+        connection.authorization.require(MANAGEMENT_RIGHTS, path="")
     echo_attach(link)
     return Coordinator(connection, link)
 
@@ -99,6 +102,7 @@ def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkHandler:
         execute=execute,
         error_response=token_error_response,
         max_bytes=_MAX_TOKEN_BYTES,
+        max_waiting=_MAX_WAITING_ANSWERS,
     )
 
 

@@ -25,7 +25,9 @@ from servicebus_emulator.engine.model.errors import (
     BrokerError,
     InvalidArgument,
     MessageTooLarge,
+    OperationNotAllowed,
     OperationNotSupported,
+    QuotaExceeded,
 )
 from servicebus_emulator.engine.model.tracking import tracked
 
@@ -117,6 +119,18 @@ class ResponseLink(LinkHandler):
         self._handle = link._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         connection.reply_links.append(self)
 
+    def on_delivery(self, delivery: proton.Handle) -> None:  # noqa: ARG002 - whatever it is
+        """Refuse what the client sends where it receives; Proton would keep it, and responses are sent settled.
+
+        :raises OperationNotAllowed: always.
+        """
+        raise OperationNotAllowed("a transfer arrived on a link on which the client receives; allowed: none")
+
+    @property
+    def waiting(self) -> int:
+        """How many responses the client has not taken."""
+        return proton.queued(self._handle)
+
     def send(self, data: bytes) -> None:
         """Send a response; Proton buffers it until the client gives credit."""
         proton.send(self._handle, tag=uuid4().bytes, data=data, settled=True)
@@ -134,6 +148,7 @@ class RequestLink(LinkHandler):
     :param execute: executes a request.
     :param error_response: returns the response to a request that `execute` refused, with a description.
     :param max_bytes: the maximum size of a request.
+    :param max_waiting: how many responses of the node may wait for a client that does not take them; None = any number.
     """
 
     def __init__(
@@ -146,6 +161,7 @@ class RequestLink(LinkHandler):
         execute: Callable[[Request], Response],
         error_response: Callable[[BrokerError, str], Response],
         max_bytes: int = _MAX_REQUEST_BYTES,
+        max_waiting: int | None = None,
     ) -> None:
         self._connection = connection
         self.node: Final = node
@@ -155,6 +171,7 @@ class RequestLink(LinkHandler):
         self._execute = execute
         self._error_response = error_response
         self._max_bytes = max_bytes
+        self._max_waiting = max_waiting
         handle = link._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         self._buffer = DeliveryBuffer(handle, max_bytes=lambda: max_bytes, credit=_CREDIT)
 
@@ -167,11 +184,18 @@ class RequestLink(LinkHandler):
         self._open = False
 
     def on_delivery(self, delivery: proton.Handle) -> None:
-        """Execute a request, and respond once the change is durable."""
+        """Execute a request, and respond once the change is durable.
+
+        :raises QuotaExceeded: when the client sends requests and does not take the responses.
+        """
         broker = self._connection.broker
         taken = self._buffer.take(delivery)
         if taken is None:
             return
+        if self._max_waiting is not None:
+            waiting = sum(link.waiting for link in self._connection.reply_links if link.node == self.node)
+            if waiting >= self._max_waiting:
+                raise QuotaExceeded(f"{waiting} responses of {self.node} wait for credit; allowed: {self._max_waiting}")
         data, size, _ = taken
         try:
             request = self._decode(delivery, data, size=size)

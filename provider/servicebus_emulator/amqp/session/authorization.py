@@ -105,6 +105,11 @@ class Authorization:
         if not self._guard.open:
             self._guard.require(self._grants_over(path), rights=rights, path=path)
 
+    @property
+    def logged_in(self) -> bool:
+        """Whether the client has sent a valid token, for whatever resource, or needs none."""
+        return self._guard.open or len(self._grants) > 0
+
     def authorize_link(self, link: Link, *, rights: frozenset[AccessRight], path: str) -> None:
         """Check that a link may be attached, and end it when the client no longer has one of the rights.
 

@@ -343,6 +343,8 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         if handler is not None:
             self._monitor.active_links.add(link)
             handler.on_delivery(delivery)
+        else:
+            proton.discard(link)
 
     def _on_flow(self, event: Any) -> None:
         link = lib.pn_event_link(event)

@@ -117,6 +117,8 @@ class LinkEndpoints(BrokerConnection):
                 # Those are logged where tokens are checked.
                 _log.info("namespace %s: link %r refused: %s", self.broker.namespace.name, link.name, error)
             self.refuse_attach(link, error=error)
+            if not self.authorization.logged_in:
+                self._links.refuse_link(handle)
             return
         if handler is not None:
             self.complete_attach(link, handler)

@@ -15,6 +15,7 @@ CHANNEL_MAX: Final = 4999
 _HANDLE_MAX: Final = 255
 # Not a limit of the service: all sessions full of links would take more memory than one client should get.
 _MAX_LINKS: Final = 5000
+_MAX_REFUSED_LINKS: Final = 100
 
 
 class LinkHandler:
@@ -48,6 +49,10 @@ class ReplyLink(Protocol):
     node: str
     address: str | None
 
+    @property
+    def waiting(self) -> int:
+        """How many responses the client has not taken."""
+
     def send(self, data: bytes) -> None:
         """Send an encoded response."""
 
@@ -65,6 +70,7 @@ class LinkRegistry:
         self._links_of: dict[proton.Handle, set[proton.Handle]] = {}
         self._session_of: dict[proton.Handle, proton.Handle] = {}
         self._handlers: dict[proton.Handle, LinkHandler] = {}
+        self._refused: set[proton.Handle] = set()
         self.handler: Callable[[proton.Handle], LinkHandler | None] = self._handlers.get
 
     def begin_session(self, session: proton.Handle, *, is_new: bool) -> None:
@@ -104,8 +110,21 @@ class LinkRegistry:
         links.add(link)
         self._session_of[link] = session
 
+    def refuse_link(self, link: proton.Handle) -> None:
+        """Note that an attach was refused: Proton keeps its names until the client has detached the link too.
+
+        :raises QuotaExceeded: when the client does not detach such links.
+        """
+        if len(self._refused) >= _MAX_REFUSED_LINKS:
+            raise QuotaExceeded(
+                f"{len(self._refused)} attaches were refused whose links are not detached; "
+                f"allowed: {_MAX_REFUSED_LINKS}"
+            )
+        self._refused.add(link)
+
     def end_link(self, link: proton.Handle) -> bool:
         """Forget a link; return whether it was registered."""
+        self._refused.discard(link)
         session = self._session_of.pop(link, None)
         if session is None:
             return False

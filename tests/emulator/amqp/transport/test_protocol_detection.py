@@ -93,7 +93,7 @@ async def test_a_client_that_sends_half_a_request_head_is_dropped(hosted: Hosted
 @pytest.mark.parametrize("port", ["amqp_port", "admin_port"])
 async def test_a_request_head_in_pieces_is_answered(hosted: HostedNamespace, port: str):
     reader, writer = await asyncio.open_connection(hosted.host, getattr(hosted, port))
-    for piece in (b"GET /health HT", b"TP/1.1\r\nHost: x\r", b"\n\r\n"):
+    for piece in (b"GET /health HT", b"TP/1.1\r\nHost: localhost\r", b"\n\r\n"):
         writer.write(piece)
         await asyncio.sleep(0.01)
     assert (await asyncio.wait_for(reader.readline(), 3)).split()[1] == b"200"
