@@ -14,6 +14,7 @@ from servicebus_pair.airflow_runtime.airflow_version import (
     CronTriggerTimetable,
     backoff_multiplier,
 )
+from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
 from servicebus_pair.assets import backlog_asset, drained_asset, failover_asset
 from servicebus_pair.dags.pair_dag import check_arguments, pair_dag
@@ -134,7 +135,8 @@ def recovery_dag(
         @task.short_circuit
         def backlog_queues(params: Any = None) -> list[str]:
             """Return the queues that hold messages; an empty list ends the run."""
-            return list(ServiceBusPairHook(conn_id).filled_backlog_queues(params["queues"] or None))
+            with failing_at_once():
+                return list(ServiceBusPairHook(conn_id).filled_backlog_queues(params["queues"] or None))
 
         # [END backlog_queues]
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from servicebus_pair.airflow_runtime.airflow_version import AirflowFailException
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.dags import proof_dag, recovery_dag
@@ -68,6 +69,13 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
     expression = "expression" if has("connection_forms") else "_expression"
     assert getattr(clock, expression) in {"@hourly", "0 * * * *"}  # Airflow 3.2 keeps it as it is written
     assert (recovery.max_active_runs, recovery.catchup) == (1, False)
+
+
+def test_a_wrong_queue_in_the_form_is_not_tried_again(pair: Pair):  # noqa: ARG001 - the connection
+    find: Any = recovery_dag(servicebus_pair_conn_id=CONN_ID).task_dict["backlog_queues"]
+
+    with pytest.raises(AirflowFailException, match="no-backlog-queue"):
+        find.python_callable(params={"queues": ["no-backlog-queue"]})
 
 
 def test_each_non_empty_queue_is_drained_by_a_mapped_task_and_they_share_the_rate(
