@@ -170,7 +170,7 @@ def _text(value: object, where: str, *, max_length: int | None) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return the begin of a value; masked first, because a part of a secret has no shape."""
+    """Return the beginning of a value; masked first, because a part of a secret has no shape."""
     text = scrub(repr(value))
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 

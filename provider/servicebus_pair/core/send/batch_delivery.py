@@ -215,7 +215,7 @@ class BatchDelivery:
     def refuse(self, tracked: TrackedMessage, error: Exception) -> None:
         """Refuse a message that can never be sent, if it comes from the spool: it holds up nothing behind it.
 
-        :raises ServiceError: it does not, and its sender is told at once.
+        :raises ServiceError: it does not come from the spool; its sender is told at once.
         """
         if not self._policy.unspools:
             raise error

@@ -1,7 +1,7 @@
 """Checks the frames of a service before azure-servicebus (7.15) reckons with them.
 
-The SDK believes the types of their fields: with another one an error comes up later and elsewhere, as one of the
-message or of nobody's. And it allocates what the first bytes of a frame announce, which are up to 4 GiB.
+The SDK believes the types of their fields: a wrong one causes an error later and elsewhere, which looks like one of
+the message. It also allocates as many bytes as the head of a frame announces, up to 4 GiB.
 """
 
 from __future__ import annotations
