@@ -8,7 +8,7 @@ __all__ = ["RUN_FOLDER", "run_folder"]
 
 # What Spark does not allow in names of folders, or leads out of the folder of the DAG. Reversible, because whoever
 # triggers a run chooses its id: the report of another run would be replaced by one with the same name.
-_ESCAPES: Final = (("~", "~7E"), ("/", "~2F"), (":", "~3A"), ("+", "~2B"), ("..", ".~2E"))
+_ESCAPES: Final = (("~", "~7E"), ("/", "~2F"), (":", "~3A"), ("+", "~2B"), (".", "~2E"))
 
 RUN_FOLDER: Final = "{{ dag.dag_id }}/{{ run_id" + "".join(f" | replace{each}" for each in _ESCAPES) + " }}"
 """Template of the folder of a run, below the root of the reports."""

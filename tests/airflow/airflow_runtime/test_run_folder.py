@@ -14,12 +14,12 @@ from servicebus_pair.airflow_runtime.run_folder import RUN_FOLDER, run_folder
 
 @given(st.text("~+:./273ABEFa-_", min_size=1))
 @example("manual__2026-01-01T00:00:00+00:00")
-@example("..")
+@example(".")
 @example("a/../b")
 def test_the_folder_of_a_run_is_its_own(run_id: str):
     folder = run_folder(run_id)
 
     assert re.sub("~(..)", lambda found: chr(int(found[1], 16)), folder) == run_id
-    assert not re.search(r"[:+/]|\.\.", folder)
+    assert not re.search(r"[:+/.]", folder)
     template = SandboxedEnvironment().from_string(RUN_FOLDER)
     assert template.render(dag=SimpleNamespace(dag_id="proof"), run_id=run_id) == f"proof/{folder}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from servicebus_pair.core.ledger.incidents import INCIDENT_GAP_SECONDS, Incident, LedgerSlice, find_incidents
     from servicebus_pair.core.ledger.judgement import Evidence, Judgement, judge
     from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
-    from servicebus_pair.core.ledger.partitions import days_since, run_folder
+    from servicebus_pair.core.ledger.partitions import days_since, run_partition
     from servicebus_pair.core.ledger.reader import KINDS, MAX_AT, MAX_BYTES, MAX_TEXT_BYTES, ROUTES, check_version
     from servicebus_pair.core.ledger.reconcile import (
         Found,
@@ -89,7 +89,7 @@ __all__ = [
     "open_ledger",
     "operations_for_record",
     "read_fold_list",
-    "run_folder",
+    "run_partition",
     "writer_name",
 ]
 
@@ -108,7 +108,7 @@ __getattr__ = lazy_exports(
         "judgement": ["Evidence", "Judgement", "judge"],
         "manifest": ["EntityManifest", "PublishManifest"],
         "unclosed": ["open_files"],
-        "partitions": ["days_since", "run_folder"],
+        "partitions": ["days_since", "run_partition"],
         "reader": ["KINDS", "MAX_AT", "MAX_BYTES", "MAX_TEXT_BYTES", "ROUTES", "check_version"],
         "reconcile": ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"],
         "segments": [

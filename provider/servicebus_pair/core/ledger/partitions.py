@@ -20,11 +20,11 @@ _DAY: Final = timedelta(days=1)
 
 def partition_path(run: str, *, at: float) -> str:
     """Return the path of a run's files below the folder of the ledger, at a time in seconds since the Unix epoch."""
-    return f"{_day_folder(datetime.fromtimestamp(at, UTC))}/{run_folder(run)}"
+    return f"{_day_folder(datetime.fromtimestamp(at, UTC))}/{run_partition(run)}"
 
 
-def run_folder(run: str) -> str:
-    """Return the name of a run's folder; runs have different ones."""
+def run_partition(run: str) -> str:
+    """Return the name of the folder of a run's files; runs have different ones."""
     name = _UNSAFE.sub("_", run)[:_MAX_CHARACTERS]
     if name == run:
         return f"run={run}"

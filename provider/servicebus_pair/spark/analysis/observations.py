@@ -24,7 +24,7 @@ from servicebus_pair.core.ledger import (
     check_version,
     days_since,
     folded_twice,
-    run_folder,
+    run_partition,
 )
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task, spool_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
@@ -72,7 +72,7 @@ def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> Dat
 
     :param since: seconds since the Unix epoch.
     """
-    days, name = list(days_since(since, now=time.time())), run_folder(run)
+    days, name = list(days_since(since, now=time.time())), run_partition(run)
     path, folders = f"{folder}/{{{','.join(days)}}}/{name}", [f"{day}/{name}" for day in days]
     check_readable(folder, folders)
     try:
