@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -462,6 +463,9 @@ async def test_section_10_nothing_is_written_where_a_mount_was(
     (tmp_path / "removed").rename(folder)
     await spool.write(entity, [new_message("c")])
     assert sum(each.messages for each in (await spool.survey()).values()) == 2
+    shutil.rmtree(folder / "messages")
+    await spool.write(entity, [new_message("d")])
+    assert sum(each.messages for each in (await spool.survey()).values()) == 1
 
 
 async def test_section_10_many_files_are_listed_in_pieces_each_of_which_may_take_long(
