@@ -13,10 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from servicebus_pair.core import Endpoint, PairSettings
-from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.core.errors import ConfigurationError, ServiceError
 from servicebus_pair.core.model import get_logger, is_folder, scrub
 from servicebus_pair.ui.sources.reachability_probe import ProbeError, probe_namespace
 from servicebus_pair.ui.views import DeadLetterView, NamespaceView, SpoolView
@@ -41,6 +42,7 @@ _MAX_CHARACTERS: Final = 300
 # Their library calls the provider of the cloud, or what the environment of this server names, and no host of the URL.
 _STORE_WITHOUT_HOST: Final = re.compile(r"(?:s3|s3a|gs|gcs|abfs|abfss|az)://[\w.@-]+(?:/.*)?", re.ASCII)
 _NOT_LOOKED_INTO: Final = "not looked into: its URL may name any host, see [servicebus_pair] page_pairs"
+_CANNOT_OPEN: Final = "this server cannot open it, and its log says why"
 ResultT = TypeVar("ResultT")
 
 
@@ -107,12 +109,18 @@ class Collector:
 
         self.settings = settings
         options = replace(settings.options, enable_syphon=False)
-        self._looks_into_spool = any_store or _names_no_host(options.spool)
-        if not self._looks_into_spool:
+        self._spool_problem = None
+        if not any_store and not _names_no_host(options.spool):
             # Not even opened, which calls the host of some.
-            options = replace(options, spool=None)
+            self._spool_problem, options = _NOT_LOOKED_INTO, replace(options, spool=None)
         # Only its administration is used. The pair is never opened, which would start a syphon and pings.
-        self._pair = NamespacePair(settings.primary, settings.secondary, options)
+        make_pair = partial(NamespacePair, settings.primary, settings.secondary)
+        try:
+            self._pair = make_pair(options)
+        except ConfigurationError as error:
+            self._pair = make_pair(replace(options, spool=None))
+            self._spool_problem = _CANNOT_OPEN
+            _log.warning("this server cannot open the spool of primary=%s: %s", settings.primary.namespace, error)
         self._planned_at = self._peeked_at = -_PLAN_INTERVAL
         self._metered = 0
         self.status = PairStatus(
@@ -145,8 +153,8 @@ class Collector:
         options = self.settings.options
         if options.spool is None:
             return SpoolView()
-        if not self._looks_into_spool:
-            return SpoolView(configured=True, limit_bytes=options.spool_max_bytes, error=_NOT_LOOKED_INTO)
+        if self._spool_problem is not None:
+            return SpoolView(configured=True, limit_bytes=options.spool_max_bytes, error=self._spool_problem)
         result = await _result_or_error(self._look_into_spool(), "list the spool")
         if isinstance(result, str):
             return replace(self.status.spool, configured=True, limit_bytes=options.spool_max_bytes, error=result)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -129,6 +130,23 @@ async def test_idle_pair_costs_one_operation_per_collection_and_one_per_minute(s
         await collector.collect()
 
     assert collector.status.operations == 3 + 1
+
+
+async def test_a_spool_whose_library_is_missing_hides_nothing_else(
+    settings: PairSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    settings = replace(settings, options=replace(settings.options, spool="s3://bucket/spool"))
+    collector = Collector(settings)
+    for _ in range(2):
+        await collector.collect()
+
+    view = view_of(collector)
+    assert (view.primary.reachable, view.backlog.error) == (True, None)
+    assert view.spool.error == "this server cannot open it, and its log says why"
+    [line] = [each for each in caplog.records if "spool" in each.getMessage()]
+    assert "Install s3fs" in line.getMessage()
+    assert line.exc_info is None
 
 
 async def test_collecting_from_two_dead_namespaces_ends_with_their_errors(pair: Pair, settings: PairSettings):
