@@ -41,6 +41,28 @@ with SyncBridge() as bridge:
         print("cancelled" if ended.wait(10) else "still running", flush=True)
 """
 
+FORKED = """
+import os, signal, sys, warnings
+from servicebus_pair.core.model.errors import PairClosedError
+from servicebus_pair.core.pair.sync_bridge import SyncBridge
+
+async def answer():
+    return 42
+
+warnings.simplefilter("ignore")  # of the fork, in later versions of Python
+with SyncBridge() as bridge:
+    assert bridge.run(answer()) == 42
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+        assert bridge.run(answer()) == 42
+        sys.exit()
+    signal.alarm(5)  # ends a child that hangs
+    try:
+        bridge.run(answer())
+    except PairClosedError as error:
+        print(error, flush=True)
+"""
+
 
 async def answer() -> int:
     await asyncio.sleep(0)
@@ -154,6 +176,19 @@ def test_keyboard_interrupt_cancels_the_call() -> None:
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "cancelled\n"
     assert process.returncode == 0
+
+
+def test_a_forked_process_neither_waits_for_the_thread_of_its_parent_nor_ends_it() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (child.returncode, child.stderr) == (0, "")
+    assert "open a bridge and a pair in each process, after the fork" in child.stdout
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["before it was opened", "after it was closed"])

@@ -6,6 +6,7 @@ A bridge runs an event loop in its own thread, so that pings and other tasks con
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
@@ -24,6 +25,7 @@ class SyncBridge:
     """
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="servicebus-pair", daemon=True)
         self._lock = threading.Lock()
@@ -36,6 +38,8 @@ class SyncBridge:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if os.getpid() != self._process:
+            return  # the thread did not survive the fork, and the loop is that of the parent
         with self._lock:
             self._is_open = False
         try:
@@ -55,9 +59,15 @@ class SyncBridge:
 
         An interruption of the caller (Ctrl-C, a task timeout) cancels the call first.
 
-        :raises PairClosedError: the bridge is not open; the call was not started.
+        :raises PairClosedError: the bridge is not open in this process; the call was not started.
         :raises concurrent.futures.CancelledError: the bridge was closed during the call.
         """
+        if os.getpid() != self._process:
+            call.close()
+            raise PairClosedError(
+                f"the bridge was created in process {self._process} and is not open in process {os.getpid()}: "
+                "open a bridge and a pair in each process, after the fork"
+            )
         running = _Running(call)
         future: Future[ResultT] | None = None
         try:
