@@ -61,19 +61,6 @@ async def test_a_long_run_of_undecodable_messages_is_bisected() -> None:
     assert await read(MessageBrowser(later, page_size=10, timeout=5)) == [*range(1, 21), 201]
 
 
-@pytest.mark.parametrize("numbers", [[0], [3, 4], [-9, 4], [2**63 - 1], [5, 2**64]])
-async def test_messages_from_before_the_one_that_was_asked_for_are_an_error_of_the_service(numbers: list[int]) -> None:
-    """A service that repeats them would be read without end."""
-
-    class Endless(FakeQueue):
-        async def peek(self, **_: Any) -> list[Any]:
-            return [SimpleNamespace(sequence_number=each) for each in numbers]
-
-    browser = MessageBrowser(Endless(set(), set()), page_size=10, timeout=5)
-    with pytest.raises(ServiceFaultError, match=rf"a peek from sequence number \d returned {max(numbers)} at most"):
-        await read(browser)
-
-
 async def test_a_search_for_a_readable_message_has_an_end() -> None:
     class Unreadable(FakeQueue):
         async def peek(self, *, from_sequence_number: int = 1, **_: Any) -> list[Any]:

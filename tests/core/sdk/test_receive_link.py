@@ -10,7 +10,13 @@ from typing import Any, Self
 import pytest
 from azure.servicebus.amqp import AmqpMessageBodyType
 
-from servicebus_pair.core.model.errors import LockLostError, ServiceError, TimedOutError, UnreachableError
+from servicebus_pair.core.model.errors import (
+    LockLostError,
+    ServiceError,
+    ServiceFaultError,
+    TimedOutError,
+    UnreachableError,
+)
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk import receive_link
@@ -74,13 +80,36 @@ async def test_closing_a_broken_handler_raises_nothing_and_the_next_call_creates
         raise OSError("broken")
 
     async def peek_messages(**options: Any) -> list[Any]:
-        return [options]
+        return [SimpleNamespace(**options)]
 
     link, _ = link_over(SimpleNamespace(close=close))
     await link.close()
     link._create_handler = lambda: SimpleNamespace(peek_messages=peek_messages)
     peeked: list[Any] = [each.sdk_message for each in await link.peek(max_messages=2, timeout=5)]
-    assert peeked == [{"max_message_count": 2, "sequence_number": 1, "timeout": 5}]
+    assert peeked == [SimpleNamespace(max_message_count=2, sequence_number=1, timeout=5)]
+
+
+def link_that_peeks(*numbers: int) -> ReceiveLink:
+    async def peek_messages(**_: Any) -> list[Any]:
+        return [SimpleNamespace(sequence_number=each) for each in numbers]
+
+    return link_over(SimpleNamespace(peek_messages=peek_messages))[0]
+
+
+@pytest.mark.parametrize("numbers", [[0], [3, 4], [4, 3], [-9, 4], [2**63 - 1], [5, 2**64]])
+async def test_messages_from_before_the_one_that_was_asked_for_are_an_error_of_the_service(numbers: list[int]) -> None:
+    """A service that repeats them would be read without end."""
+    with pytest.raises(
+        ServiceFaultError,
+        match=f"peek at flights on contoso: from sequence number 5 on it returned {max(numbers)} at most",
+    ):
+        await link_that_peeks(*numbers).peek(max_messages=2, timeout=5, from_sequence_number=5)
+
+
+async def test_peeked_messages_are_in_ascending_order() -> None:
+    for given, expected in (([7, 5, 6], [5, 6, 7]), ([5], [5]), ([2**63 - 2, 3], [3, 2**63 - 2]), ([], [])):
+        peeked = await link_that_peeks(*given).peek(max_messages=3, timeout=5, from_sequence_number=5)
+        assert [each.sequence_number for each in peeked] == expected
 
 
 class FakeReceiver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +39,8 @@ _WAIT_WITH_BUFFERED_MESSAGES: Final = 0.2
 
 # On the public path: how long a receive waits before it asks whether it should stop.
 _PUBLIC_WAIT: Final = 0.25
+# A reader goes on behind the last message, and no number is larger.
+_LARGEST: Final = 2**63 - 1
 
 _Messages: TypeAlias = Sequence[ServiceBusReceivedMessage]
 _Outcomes: TypeAlias = dict[int, ServiceError | None]
@@ -138,6 +140,9 @@ class ReceiveLink(Link):
         """Return up to ``max_messages`` messages from a sequence number on, without locking them.
 
         The default is 1 because the SDK takes 0 for "after the last message peeked".
+
+        :returns: in ascending order, so that a reader goes on behind the last one.
+        :raises ServiceFaultError: the service repeats earlier messages, which would be read without end.
         """
         self._client.meter.count(Operation.MANAGE)
         if self.outlines is not None and fast_path():
@@ -149,9 +154,13 @@ class ReceiveLink(Link):
                 timeout=timeout,
             )
             found = await self._call("peek at", peek, timeout=timeout)
-            return [
-                OutlinedMessage(each) if isinstance(each, MessageOutline) else ReceivedMessage(each) for each in found
-            ]
+            return self._in_order(
+                (
+                    OutlinedMessage(each) if isinstance(each, MessageOutline) else ReceivedMessage(each)
+                    for each in found
+                ),
+                first=from_sequence_number,
+            )
         peeked: list[ServiceBusReceivedMessage] = await self._call(
             "peek at",
             lambda receiver: receiver.peek_messages(
@@ -159,7 +168,16 @@ class ReceiveLink(Link):
             ),
             timeout=timeout,
         )
-        return [ReceivedMessage(each) for each in peeked]
+        return self._in_order(map(ReceivedMessage, peeked), first=from_sequence_number)
+
+    def _in_order(self, peeked: Iterable[ReceivedMessage], *, first: int) -> list[ReceivedMessage]:
+        ordered = sorted(peeked, key=lambda each: each.sequence_number)
+        if ordered and not first <= (last := ordered[-1].sequence_number) < _LARGEST:
+            raise ServiceFaultError(
+                f"peek at {self.path} on {self._client.namespace}: from sequence number {first} on it returned {last} "
+                "at most"
+            )
+        return ordered
 
     async def drain_credit(self, *, timeout: float) -> None:
         """Stop deliveries until the next receive; messages in transit are released without counting a delivery.

@@ -152,7 +152,7 @@ class PeekCursor(MessageBrowser):
             page = await self.page(position)
             if not page:
                 return
-            position = 1 + max(each.sequence_number for each in page)
+            position = page[-1].sequence_number + 1
             selected = page if end is None else [message for message in page if message.sequence_number < end]
             if selected:
                 yield selected
@@ -168,9 +168,8 @@ class PeekCursor(MessageBrowser):
             page = await self._unlocked_page(position)
             if not page:
                 return
-            selected = []
+            selected, position = [], page[-1].sequence_number + 1
             for message in page:
-                position = message.sequence_number + 1
                 while number < len(ranges) and ranges[number][1] < message.sequence_number:
                     number += 1
                 if number < len(ranges) and ranges[number][0] <= message.sequence_number:
@@ -215,7 +214,7 @@ class PeekCursor(MessageBrowser):
             if message is None or message.enqueued_time is None or message.enqueued_time >= moment:
                 after = middle
             else:
-                first = message.sequence_number + 1
+                first = max(middle, message.sequence_number) + 1
         return after
 
     async def _first_enqueued(self, number: int, end: int) -> ReceivedMessage | None:
@@ -237,7 +236,7 @@ class PeekCursor(MessageBrowser):
 
     async def _first_from(self, number: int) -> int | None:
         messages = await self.page(number, max_messages=1)
-        return messages[0].sequence_number if messages else None
+        return messages[-1].sequence_number if messages else None
 
 
 def iterate(bridge: SyncBridge, pages: AsyncIterator[PageT]) -> Iterator[PageT]:
