@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, cast
 from urllib.parse import unquote
@@ -198,6 +198,12 @@ def _decompressed(file: BinaryIO, path: str) -> BinaryIO:
     from fsspec.utils import infer_compression
 
     kind = infer_compression(path)
+    if kind is not None:
+        # Some stores cannot go back in a file.
+        file = BufferedReader(cast("RawIOBase", file))
+        if not file.peek(1):
+            file.close()
+            raise ValueError("it has 0 bytes, which no compressed file has: was it written completely?")
     if kind == "zip" and (members := len(ZipFile(file).namelist())) != 1:
         raise ValueError(f"the archive has {members} members: it must have one")
     if kind == "zstd" and not isinstance(compr[kind], type):

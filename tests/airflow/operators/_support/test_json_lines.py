@@ -82,6 +82,8 @@ def test_files_are_read_by_path_or_url_and_decompressed_by_suffix(tmp_path: Path
 
     assert [spec.body for spec in read_specs(JsonLinesFile(str(file)))] == ["ä", "b"]
     assert [spec.body for spec in read_specs(JsonLinesFile(file.as_uri()))] == ["ä", "b"]
+    file.write_bytes(pack(b""))
+    assert read_specs(JsonLinesFile(str(file))) == []
 
 
 def test_a_line_may_span_two_blocks(tmp_path: Path):
@@ -119,6 +121,7 @@ def test_an_unreadable_file_is_named(path: str, error: str):
         ("a.jsonl.bz2", b'"a"\n', "cannot be decompressed, OSError: Invalid data stream"),
         ("a.jsonl.zst", b'"a"\n' * 9, "cannot be decompressed, ZstdError: "),
         ("a.jsonl.zst", zstandard.compress(b'"a"\n' * 9)[:-9], "cannot be decompressed, EOFError: "),
+        *((f"a.jsonl.{suffix}", b"", "cannot be opened, ValueError: it has 0 bytes") for suffix in ("gz", "zst", "xz")),
         ("a.zip", zipped("a", "b"), "cannot be opened, ValueError: the archive has 2 members"),
         ("a.zip", zipped("a").replace(b"\x14\0\0\0", b"\x14\0\1\0"), "cannot be opened, RuntimeError: .*encrypted"),
         ("a.zip", zipped("a").replace(b'"a"', b'"b"'), "cannot be decompressed, BadZipFile: Bad CRC"),
