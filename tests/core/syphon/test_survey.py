@@ -21,14 +21,14 @@ async def test_section_6_a_survey_counts_messages_bytes_and_times_by_destination
     queue = transport.queues["q"]
     queue.put("flights", "m0", body="four")
     transport.clock.time += 10
-    queue.put("flights", "m1", body="fifteen", application_properties={"ab": 123})
+    queue.put("flights", "m1", body="fifteen", application_properties={"ab": 123, "c": bytes(9)})
     queue.put(None, "lost sheep")
     queue.put("elsewhere", "e0")
     queue.put("delays", "d0", body="x" * 9)
     survey = await Surveyor(context).survey("q", first_page=first_page)
     # A copy carries its entity as an application property too.
     path = len("x-ms-path") + len("flights")
-    two = DestinationSurvey(2, 4 + 7 + len("ab123") + 2 * path, EPOCH, EPOCH + 10)
+    two = DestinationSurvey(2, 4 + 7 + len("ab123c") + 9 + 2 * path, EPOCH, EPOCH + 10)
     one = DestinationSurvey(1, 9 + path - 1, EPOCH + 10, EPOCH + 10)
     assert survey.destinations == ({"flights": two} if first_page else {"flights": two, "delays": one})
     assert (survey.undeliverable, survey.unreadable) == ({"NoPath": 1}, 0)

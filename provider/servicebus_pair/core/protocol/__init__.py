@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Header,
         Properties,
         body_digest,
+        body_size,
         new_message,
     )
     from servicebus_pair.core.protocol.backlog_message import destination_of, unwrap
@@ -43,6 +44,7 @@ __all__ = [
     "backlog_queue_paths",
     "backlog_session_id",
     "body_digest",
+    "body_size",
     "destination_of",
     "entity_of_session",
     "is_session_queue",
@@ -57,7 +59,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "amqp_message": ["AmqpMessage", "BodyType", "Header", "Properties", "body_digest", "new_message"],
+        "amqp_message": ["AmqpMessage", "BodyType", "Header", "Properties", "body_digest", "body_size", "new_message"],
         "backlog_message": ["destination_of", "unwrap"],
         "backlog_properties": ["PATH"],
         "backlog_queues": [

@@ -142,6 +142,16 @@ def body_digest(message: AmqpMessage) -> str | None:
     return digest.hexdigest()
 
 
+def body_size(message: AmqpMessage) -> int:
+    """Return the bytes of a body, roughly if it is a value other than a text or binary data."""
+    return sum(map(len, message.body)) if message.body_type is BodyType.DATA else value_size(message.body)
+
+
+def value_size(value: Any) -> int:
+    """Return the bytes of a text or of binary data, and of another value those of its text."""
+    return _bytes(value if isinstance(value, str | bytes) else str(value))
+
+
 def is_ping(content_type: object) -> bool:
     """Return whether a message is a ping, by its content type."""
     return content_type in _PINGS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from servicebus_pair.core.model.errors import ConfigurationError, ServiceError, UndeliverableError
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, body_size, value_size
 from servicebus_pair.core.protocol.backlog_message import destination_of, unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
@@ -201,7 +201,5 @@ def _describe(received: ReceivedMessage) -> tuple[str, DestinationSurvey]:
 
 def _approximate_size(message: AmqpMessage) -> int:
     """Return the bytes of the body and the application properties."""
-    body = message.body
-    parts = list(body) if message.body_type is BodyType.DATA else [str(body).encode()]
     properties = text_keys(message.application_properties).items()
-    return sum(map(len, parts)) + sum(len(name) + len(str(value)) for name, value in properties)
+    return body_size(message) + sum(len(name) + value_size(value) for name, value in properties)

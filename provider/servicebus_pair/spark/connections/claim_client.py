@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from servicebus_pair.core import Endpoint, is_ping
 from servicebus_pair.core.errors import LockLostError, ServiceError, SessionLockedError
-from servicebus_pair.core.protocol import BodyType
+from servicebus_pair.core.protocol import body_size
 from servicebus_pair.core.sdk import (
     MessageBrowser,
     MessageState,
@@ -178,7 +178,7 @@ class ClaimClient:
                     self.uncertain = True
                     continue
                 numbers.append(message.sequence_number)
-                size += _body_bytes(message) if self._max_bytes is not None else 0
+                size += body_size(message.amqp) if self._max_bytes is not None else 0
         return numbers
 
     def _page(self, limit: int, claimed: int, size: int) -> int:
@@ -298,8 +298,3 @@ async def _retried(call: Callable[[], Awaitable[ResultT]]) -> ResultT:
                 raise
         await asyncio.sleep(_RETRY_DELAY * attempt)
     return await call()
-
-
-def _body_bytes(message: ReceivedMessage) -> int:
-    amqp = message.amqp
-    return sum(map(len, amqp.body)) if amqp.body_type is BodyType.DATA else len(str(amqp.body))
