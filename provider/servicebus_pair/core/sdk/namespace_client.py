@@ -43,8 +43,9 @@ LinkT = TypeVar("LinkT", bound=ReceiveLink)
 # What arrives between two receives, the public SDK releases, and later messages of the session overtake it; a buffer
 # keeps them, under the lock of the session.
 _PUBLIC_SESSION_PREFETCH: Final = 100
-# About a million sessions; what Python needs beside the id of one.
+# The ids of all sessions of a queue are in memory at once; this is enough for about a million of them.
 _MAX_SESSIONS_BYTES: Final = 128 * 2**20
+# What Python needs for a text in a set, in addition to its characters.
 _BYTES_PER_SESSION: Final = 100
 # Until the size of messages is known, frames bound their bytes: so many that a first receive needs one round trip.
 _RELAY_FRAME_BYTES: Final = 2**16
