@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from airflow._shared.state import AssetStateStoreWriterKind
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-    from airflow.api_fastapi.core_api.security import get_user, requires_access_asset, requires_access_dag
+    from airflow.api_fastapi.auth.managers.models.resource_details import AssetDetails, DagAccessEntity, DagDetails
+    from airflow.api_fastapi.core_api.security import get_user
     from airflow.configuration import AIRFLOW_HOME
     from airflow.configuration import conf as server_conf
     from airflow.listeners.types import AssetEvent as EmittedAssetEvent
@@ -71,6 +71,7 @@ __all__ = [
     "AirflowFailException",
     "AirflowNotFoundException",
     "AirflowOptionalProviderFeatureException",
+    "AssetDetails",
     "AssetEvent",
     "AssetModel",
     "AssetOrTimeSchedule",
@@ -83,6 +84,7 @@ __all__ = [
     "CronTriggerTimetable",
     "DBDagBag",
     "DagAccessEntity",
+    "DagDetails",
     "DagModel",
     "DagRun",
     "DagRunTriggeredByType",
@@ -120,8 +122,6 @@ __all__ = [
     "missing_on_page",
     "needed",
     "require_airflow",
-    "requires_access_asset",
-    "requires_access_dag",
     "server_conf",
     "stats",
     "supervisor_comms",
@@ -205,6 +205,7 @@ _PLACES: Final[Mapping[str, tuple[tuple[Version, str], ...]]] = {
     "AirflowFailException": _EXCEPTIONS,
     "AirflowNotFoundException": _EXCEPTIONS,
     "AirflowOptionalProviderFeatureException": _EXCEPTIONS,
+    "AssetDetails": ((_SINCE_31, "airflow.api_fastapi.auth.managers.models.resource_details"),),
     "AssetEvent": ((_SINCE_31, "airflow.models.asset"),),
     "AssetModel": ((_SINCE_31, "airflow.models.asset"),),
     "AssetOrTimeSchedule": ((_SINCE_32, "airflow.sdk"), (_SINCE_31, "airflow.timetables.assets")),
@@ -217,6 +218,7 @@ _PLACES: Final[Mapping[str, tuple[tuple[Version, str], ...]]] = {
     "CronTriggerTimetable": ((_SINCE_32, "airflow.sdk"), (_SINCE_31, "airflow.timetables.trigger")),
     "DBDagBag": ((_SINCE_31, "airflow.models.dagbag"),),
     "DagAccessEntity": ((_SINCE_31, "airflow.api_fastapi.auth.managers.models.resource_details"),),
+    "DagDetails": ((_SINCE_31, "airflow.api_fastapi.auth.managers.models.resource_details"),),
     "DagModel": ((_SINCE_31, "airflow.models.dag"),),
     "DagRun": ((_SINCE_31, "airflow.models.dagrun"),),
     "DagRunTriggeredByType": ((_SINCE_31, "airflow.utils.types"),),
@@ -243,8 +245,6 @@ _PLACES: Final[Mapping[str, tuple[tuple[Version, str], ...]]] = {
     "get_auth_manager": ((_SINCE_31, "airflow.api_fastapi.app"),),
     "get_user": ((_SINCE_31, "airflow.api_fastapi.core_api.security"),),
     "mask_secret": ((_SINCE_31, "airflow.sdk.log"),),
-    "requires_access_asset": ((_SINCE_31, "airflow.api_fastapi.core_api.security"),),
-    "requires_access_dag": ((_SINCE_31, "airflow.api_fastapi.core_api.security"),),
     "server_conf": ((_SINCE_31, "airflow.configuration:conf"),),
     "stats": (
         (_SINCE_33, "airflow.sdk.observability"),

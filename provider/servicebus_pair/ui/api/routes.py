@@ -10,8 +10,8 @@ route                                                   permission  response
 ``POST /api/pairs/{conn_id}/actions/{action}``          write       202 and the action's result
 ======================================================  ==========  ==================================================
 
-Reading requires ``GET`` on assets, writing ``PUT`` on assets and, for an action that triggers a DAG, permission to
-trigger that DAG. Errors are JSON: ``{"detail": ...}``.
+Reading requires ``GET`` on assets and on that of the pair, writing ``PUT`` on that of the pair and, for an action that
+triggers a DAG, permission to trigger that DAG. Errors are JSON: ``{"detail": ...}``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -28,19 +28,10 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from servicebus_pair.airflow_runtime.airflow_version import (
-    AIRFLOW_HOME,
-    BaseUser,
-    DagAccessEntity,
-    DagModel,
-    get_auth_manager,
-    get_user,
-    requires_access_asset,
-    requires_access_dag,
-    server_conf,
-)
+from servicebus_pair.airflow_runtime.airflow_version import AIRFLOW_HOME, BaseUser, get_user, server_conf
 from servicebus_pair.ui.api.actions_service import ActionRefusedError, ActionResult, set_syphon_control, trigger_run
 from servicebus_pair.ui.api.pieces import PiecesResponse, pieces_of
+from servicebus_pair.ui.api.rights import Method, check_may_read_assets, hidden_dags, may_trigger, may_use_asset
 from servicebus_pair.ui.api.schemas import ActionRequest, RequestBodyError, parse_request
 from servicebus_pair.ui.api.static_files import REPORT_HEADERS, StaticFile, load_static_file
 from servicebus_pair.ui.cache.refresh_cache import CachedData, RefreshCache
@@ -74,7 +65,7 @@ def build_app(cache: RefreshCache | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(requires_access_asset("GET"))],
+        dependencies=[Depends(check_may_read_assets)],
     )
 
     @app.middleware("http")
@@ -120,9 +111,10 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
     @app.get("/api/snapshot")
     def snapshot(user: User) -> Response:
         """Return all pairs, from the cache."""
-        may_act = get_auth_manager().is_authorized_asset(method="PUT", user=user)
         cached = cache.get()
-        snapshot = cached.snapshot(_hidden_dags(cached, cached.views, user))
+        shown = frozenset(conn_id for conn_id in cached.pairs if _may("GET", cached, conn_id, user))
+        may_act = any(_may("PUT", cached, conn_id, user) for conn_id in shown)
+        snapshot = cached.snapshot(_hidden_dags(cached, shown, user), shown)
         own = {"now": time.time(), "user": user.get_name(), "may_act": may_act}
         head = json.dumps(own, separators=(",", ":")).encode()
         return pieces_of(head[:-1] + b',"snapshot":', snapshot, b"}", media_type=_JSON, headers=_JSON_HEADERS)
@@ -130,19 +122,16 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
     @app.get("/api/pairs/{conn_id}")
     def pair(conn_id: str, user: User) -> Response:
         """Return one pair."""
-        cached = cache.get()
-        if conn_id not in cached.pairs:
-            raise _unknown_pair(conn_id)
+        cached = _readable(cache, conn_id, user)
         found = cached.pairs_without(_hidden_dags(cached, [conn_id], user))[conn_id]
         return pieces_of(found, media_type=_JSON, headers=_JSON_HEADERS)
 
     @app.get("/api/pairs/{conn_id}/reports/{dag_id}/{run_id:path}")
-    async def reconcile_report(conn_id: str, dag_id: str, run_id: str, request: Request, user: User) -> Response:
+    async def reconcile_report(conn_id: str, dag_id: str, run_id: str, user: User) -> Response:
         """Return the reconcile report of one recovery; its headers prevent scripts from running."""
-        cached = await run_in_threadpool(cache.get)
-        if conn_id not in cached.pairs:
-            raise _unknown_pair(conn_id)
-        await run_in_threadpool(requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id=dag_id), request, user)
+        cached = await run_in_threadpool(_readable, cache, conn_id, user)
+        if await run_in_threadpool(hidden_dags, {dag_id}, user):
+            raise HTTPException(status.HTTP_403_FORBIDDEN, f"you may not read the runs of {dag_id!r}")
         event_runs = [
             run for event in cached.records.events.get(conn_id, ()) for run in (*event.triggered_runs, event.source_run)
         ]
@@ -164,17 +153,13 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
 
 
 def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
-    @app.post(
-        "/api/pairs/{conn_id}/actions/{action}",
-        status_code=status.HTTP_202_ACCEPTED,
-        dependencies=[Depends(requires_access_asset("PUT"))],
-    )
+    @app.post("/api/pairs/{conn_id}/actions/{action}", status_code=status.HTTP_202_ACCEPTED)
     async def act(conn_id: str, action: str, request: Request, user: User) -> dict[str, Any]:
         """Execute an action and record it in the audit log."""
         _check_origin(request)
-        cached = await run_in_threadpool(cache.get)
-        if conn_id not in cached.pairs:
-            raise _unknown_pair(conn_id)
+        cached = await run_in_threadpool(_readable, cache, conn_id, user)
+        if not await run_in_threadpool(_may, "PUT", cached, conn_id, user):
+            raise HTTPException(status.HTTP_403_FORBIDDEN, f"you may not edit the asset of {conn_id!r}")
         if action not in tuple(ActionName):
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND, f"there is no action {action!r}: there are {', '.join(ActionName)}"
@@ -182,7 +167,7 @@ def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
         name = ActionName(action)
         body = await _read_body(name, request)
         try:
-            result = await run_in_threadpool(_execute, cached, conn_id, name, body=body, user=user, request=request)
+            result = await run_in_threadpool(_execute, cached, conn_id, name, body=body, user=user)
         except ActionRefusedError as error:
             raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from None
         cache.refresh_now()
@@ -190,7 +175,7 @@ def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
 
 
 def _execute(
-    cached: CachedData, conn_id: str, name: ActionName, *, body: ActionRequest, user: BaseUser, request: Request
+    cached: CachedData, conn_id: str, name: ActionName, *, body: ActionRequest, user: BaseUser
 ) -> ActionResult:
     asset_id = cached.records.asset_ids.get(conn_id)
     hidden = _hidden_dags(cached, [conn_id], user)
@@ -200,7 +185,8 @@ def _execute(
     if action.problem is not None:
         raise ActionRefusedError(action.problem)
     if action.dag_id is not None:
-        requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=action.dag_id)(request, user)
+        if not may_trigger(action.dag_id, user):
+            raise HTTPException(status.HTTP_403_FORBIDDEN, f"you may not trigger {action.dag_id!r}")
         return trigger_run(
             name,
             conn_id=conn_id,
@@ -222,24 +208,24 @@ def _execute(
     )
 
 
+def _readable(cache: RefreshCache, conn_id: str, user: BaseUser) -> CachedData:
+    """Return the data, if it has a pair of this id that the user may read."""
+    cached = cache.get()
+    if conn_id not in cached.pairs or not _may("GET", cached, conn_id, user):
+        raise HTTPException(
+            status.HTTP_404_NOT_FOUND,
+            f"there is no pair {conn_id!r} that you may read: no connection or pair state has this id, or its asset "
+            "is not yours to read",
+        )
+    return cached
+
+
+def _may(method: Method, cached: CachedData, conn_id: str, user: BaseUser) -> bool:
+    return may_use_asset(method, cached.records.asset_ids.get(conn_id), user)
+
+
 def _hidden_dags(cached: CachedData, conn_ids: Iterable[str], user: BaseUser) -> frozenset[str]:
-    """Return those DAGs of these pairs that the user may not read."""
-    named = frozenset[str]().union(*(cached.dag_ids[conn_id] for conn_id in conn_ids))
-    teams: Mapping[str, str | None] = {}
-    if named and server_conf.getboolean("core", "multi_team", fallback=False):
-        teams = DagModel.get_dag_id_to_team_name_mapping(sorted(named))
-    dags_by_team: dict[str | None, set[str]] = {}
-    for dag_id in named:
-        dags_by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
-    manager = get_auth_manager()
-    # Without its team, a DAG would be one of everybody.
-    readable = (
-        manager.filter_authorized_dag_ids(dag_ids=dag_ids, user=user)
-        if team is None
-        else manager.filter_authorized_dag_ids(dag_ids=dag_ids, user=user, team_name=team)
-        for team, dag_ids in dags_by_team.items()
-    )
-    return named.difference(*readable)
+    return hidden_dags(frozenset[str]().union(*(cached.dag_ids[conn_id] for conn_id in conn_ids)), user)
 
 
 def _check_origin(request: Request) -> None:
@@ -277,12 +263,6 @@ async def _read_body(action: ActionName, request: Request) -> ActionRequest:
         return parse_request(action, content)
     except RequestBodyError as error:
         raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, error.fields) from None
-
-
-def _unknown_pair(conn_id: str) -> HTTPException:
-    return HTTPException(
-        status.HTTP_404_NOT_FOUND, f"there is no pair {conn_id!r}: no connection and no pair state has this id"
-    )
 
 
 def _file_response(file: StaticFile) -> Response:

@@ -58,7 +58,9 @@ class CachedData:
     views: Mapping[str, PairView] = field(default_factory=dict)
     dag_ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _restricted: dict[frozenset[str], Mapping[str, bytes]] = field(default_factory=dict, repr=False, compare=False)
-    _snapshots: dict[frozenset[str], bytes] = field(default_factory=dict, repr=False, compare=False)
+    _snapshots: dict[tuple[frozenset[str], frozenset[str]], bytes] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def pairs_without(self, hidden: frozenset[str]) -> Mapping[str, bytes]:
         """Return the JSON of each pair for users who may not read the DAGs in ``hidden``."""
@@ -73,14 +75,14 @@ class CachedData:
             }
         return self._restricted[hidden]
 
-    def snapshot(self, hidden: frozenset[str]) -> bytes:
-        """Return the JSON of all pairs: ``{"at", "interval", "problem", "missing", "pairs": [...]}``."""
-        if hidden not in self._snapshots:
+    def snapshot(self, hidden: frozenset[str], shown: frozenset[str]) -> bytes:
+        """Return the JSON of the pairs in ``shown``: ``{"at", "interval", "problem", "missing", "pairs": [...]}``."""
+        if (hidden, shown) not in self._snapshots:
             # Concatenated: encoding the pairs again would double the work with many pairs. Kept: each copy lives as
             # long as it is sent.
-            pairs = b",".join(self.pairs_without(hidden).values())
-            self._snapshots[hidden] = self.head[:-1] + b',"pairs":[' + pairs + b"]}"
-        return self._snapshots[hidden]
+            pairs = b",".join(pair for name, pair in self.pairs_without(hidden).items() if name in shown)
+            self._snapshots[hidden, shown] = self.head[:-1] + b',"pairs":[' + pairs + b"]}"
+        return self._snapshots[hidden, shown]
 
 
 def _log_exception(message: str, *values: object) -> None:
