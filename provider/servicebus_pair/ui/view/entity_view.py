@@ -10,6 +10,7 @@ from typing import Any, Final
 from servicebus_pair.airflow_runtime.state.health_store import HEALTH_KEY_PREFIX
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.events import Route
+from servicebus_pair.core.model import printable
 from servicebus_pair.ui.sources.airflow_queries import TaskActivity
 from servicebus_pair.ui.sources.collector import PeekResult
 from servicebus_pair.ui.views import EntityView
@@ -18,6 +19,7 @@ from servicebus_pair.ui.views import EntityView
 _AUTOMATIC: Final = ("send", "publish", "ping", "session order")
 # A namespace has no more queues and topics.
 _MAX_ENTITIES: Final = 10_000
+_MAX_CHARACTERS: Final = 1000
 _DIVERTED: Final = "Messages are in the backlog, but no task reported a failover: the sender runs outside Airflow."
 _ACCEPTED: Final = "The primary accepted all messages that tasks sent."
 
@@ -64,13 +66,13 @@ def _with_shared_health(view: EntityView, value: Any) -> EntityView:
     try:
         health = EntityHealth.from_json(value)
     except (ValueError, AttributeError) as error:
-        return replace(view, state="unreadable", reason=str(error))
+        return replace(view, state="unreadable", reason=printable(str(error)[:_MAX_CHARACTERS]))
     return replace(
         view,
         state=health.state.value,
         since=health.since if health.since > 0 else None,
-        by=health.by,
-        reason=health.reason,
+        by=printable(health.by),
+        reason=printable(health.reason),
         by_hand=health.failed_over and health.by not in _AUTOMATIC,
         last_ping=health.last_ping,
         held_until=health.held_until,

@@ -13,6 +13,7 @@ from servicebus_pair.airflow_runtime.state.spool_sightings import SPOOLS_KEY, pa
 from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, SyphonControl
 from servicebus_pair.core import Operations, PairSettings, bill
 from servicebus_pair.core.events import SLOT_SECONDS, Route
+from servicebus_pair.core.model import printable
 from servicebus_pair.core.pricing import STANDARD_PRICES, idle_syphon_operations
 from servicebus_pair.core.protocol import is_session_queue, queues_in_use
 from servicebus_pair.ui.sources.airflow_queries import ACTIVE_STATES, Records, TaskActivity
@@ -222,11 +223,11 @@ def _syphon_view(
     return SyphonView(
         paused=control.paused,
         rate=control.rate,
-        by=control.by,
-        reason=control.reason,
+        by=printable(control.by),
+        reason=printable(control.reason),
         at=control.at or None,
-        rate_by=control.rate_by,
-        rate_reason=control.rate_reason,
+        rate_by=printable(control.rate_by),
+        rate_reason=printable(control.rate_reason),
         drains=drains[: max(_MAX_DRAINS, len(active))],
         running=len(active),
         moved=sum(drain.moved or 0 for drain in drains if (drain.dag_id, drain.run_id) in active_runs),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core import read_pair_settings
+from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 from servicebus_pair.ui.cache import refresh_cache
 from servicebus_pair.ui.cache.refresh_cache import RefreshCache
 from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
@@ -111,6 +112,23 @@ def test_an_event_shows_no_secret_and_no_control_character(canary: str):
     assert {each.by == "backlog watcher" for each in incidents} == {True, False}
     shown = [text for each in incidents for text in (each.entity, each.reason, each.by, each.ended_by)]
     assert all(len(text) <= 500 and text.isprintable() and not disclosed(text) for text in shown)
+
+
+@pytest.mark.parametrize("canary", [*map(str, CANARIES.values())], ids=CANARIES)
+def test_health_and_the_control_of_the_syphon_show_no_secret_and_no_control_character(canary: str):
+    """Whoever may edit an asset writes its state."""
+    text, health = f"{canary} \x1b[31m\n", EntityHealth(HealthState.FAILED_OVER, since=1.0).to_json()
+    control: dict[str, Any] = {"paused": True, "rate": 1, "at": 1}
+    state = {f"health/{name}": {**health, name: text} for name in ("reason", "by", "state", "since", "caught_up")}
+    state["syphon_control"] = {**control, **dict.fromkeys(("by", "reason", "rate_by", "rate_reason"), text)}
+    view = build_pair_view("pair", read_pair_settings(UNREACHABLE), None, Records(states={"pair": state}), now=5.0)
+
+    unreadable = [each.entity for each in view.entities if each.state == "unreadable"]
+    assert unreadable == ["caught_up", "since", "state"]
+    syphon = view.syphon
+    shown = [syphon.by, syphon.reason, syphon.rate_by, syphon.rate_reason]
+    shown += [text for each in view.entities for text in (each.by, each.reason)]
+    assert all(text.isprintable() and not disclosed(text) for text in shown)
 
 
 def test_events_with_many_names_are_grouped_in_a_time_that_does_not_multiply():
