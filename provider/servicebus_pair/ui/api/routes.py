@@ -130,14 +130,13 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
     async def reconcile_report(conn_id: str, dag_id: str, run_id: str, user: User) -> Response:
         """Return the reconcile report of one recovery; its headers prevent scripts from running."""
         cached = await run_in_threadpool(_readable, cache, conn_id, user)
-        if await run_in_threadpool(hidden_dags, {dag_id}, user):
-            raise HTTPException(status.HTTP_403_FORBIDDEN, f"you may not read the runs of {dag_id!r}")
         event_runs = [
             run for event in cached.records.events.get(conn_id, ()) for run in (*event.triggered_runs, event.source_run)
         ]
         runs = [*cached.records.recoveries.get(conn_id, ()), *(run for run in event_runs if run is not None)]
         report = None
-        if any((run.dag_id, run.run_id) == (dag_id, run_id) for run in runs):
+        is_known = any((run.dag_id, run.run_id) == (dag_id, run_id) for run in runs)
+        if is_known and not await run_in_threadpool(hidden_dags, {dag_id}, user):
             try:
                 report = await cache.reports.page(dag_id, run_id)
             except TimeoutError:
@@ -146,7 +145,8 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
                 ) from None
         if report is None:
             raise HTTPException(
-                status.HTTP_404_NOT_FOUND, f"{run_id!r} of {dag_id!r} has no report that this server can read"
+                status.HTTP_404_NOT_FOUND,
+                f"{run_id!r} of {dag_id!r} has no report that you may and this server can read",
             )
         size, pieces = report
         return PiecesResponse(pieces, size=size, media_type="text/html", headers=REPORT_HEADERS)

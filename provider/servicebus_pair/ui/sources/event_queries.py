@@ -82,7 +82,8 @@ def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEv
     for name, event, text, keys in sorted(found, key=lambda row: row[1].timestamp, reverse=True):
         pair, _, kind = name.rpartition(".")
         conn_id = conn_id_of(pair)
-        if conn_id is None:
+        # Some databases compare names without regard to case.
+        if conn_id is None or kind not in _EVENT_KINDS:
             continue
         events.setdefault(conn_id, []).append(
             HealthEvent(

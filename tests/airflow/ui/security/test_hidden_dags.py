@@ -80,7 +80,7 @@ def test_runs_of_a_dag_are_shown_to_its_readers_only(
     assert [response.json().get("may_act") for response in responses] == [None, False]
     assert not [response for response in responses if HIDDEN in response.text or run_id in response.text]
     assert responses[0].json()["incidents"][0]["entity"] == "flights"
-    assert (report.status_code, page.get(url).status_code) == (403, 200)
+    assert (report.status_code, page.get(url).status_code) == (404, 200)
 
 
 def _write_audit_log(run_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,6 +17,7 @@ from servicebus_pair.ui.sources.reports import ReportStore
 from servicebus_pair.ui.sources.run_queries import Run
 from tests.airflow.conftest import UNREACHABLE
 from tests.airflow.ui.support.page_client import auth_header
+from tests.airflow.ui.support.recovery import write_report
 
 # Asset id of each pair; "aside" is used by no DAG. Each pair has two DAGs.
 ASSETS: Final = {"north": 7, "south": 8}
@@ -63,8 +65,8 @@ def action_of(run: Run) -> ActionRecord:
 class KnownData(RefreshCache):
     """The records above, rendered once; nothing is queried."""
 
-    def __init__(self) -> None:
-        super().__init__(interval=60, reports=ReportStore(None))
+    def __init__(self, reports: Path) -> None:
+        super().__init__(interval=60, reports=ReportStore(str(reports)))
         self._settings = dict.fromkeys(PAIRS, read_pair_settings(UNREACHABLE))
         self._records = records()
         self._render()
@@ -74,10 +76,13 @@ class KnownData(RefreshCache):
 
 
 @pytest.fixture(scope="module")
-def known_page() -> Iterator[TestClient]:
+def known_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     from servicebus_pair.ui.api.routes import build_app
 
-    with TestClient(build_app(KnownData())) as client:
+    reports = tmp_path_factory.mktemp("reports")
+    for dag_id in (dag_id for dag_ids in DAGS.values() for dag_id in dag_ids):
+        write_report(reports, dag_id, f"run-{dag_id}", "<h1>Report</h1>", lost=0)
+    with TestClient(build_app(KnownData(reports))) as client:
         yield client
 
 
@@ -161,7 +166,7 @@ def test_of_a_dag_nothing_is_shown_but_to_those_who_may_read_it_and_its_runs(
     shown = {readable} if right == (None, "RUN") else set()
     assert seen["/api/snapshot"] == {*PAIRS, *shown}
     assert [seen[f"/api/pairs/{pair}"] for pair in PAIRS] == [{"north", *shown}, {"south"}, {"aside"}]
-    assert {dag_id for dag_id, status in reports.items() if status != 403} == shown
+    assert reports == {dag_id: 200 if dag_id in shown else 404 for dag_id in reports}
 
 
 def test_who_may_edit_one_asset_acts_on_its_pair_only(api_server: TestClient, known_page: TestClient, rights: set[Any]):
