@@ -222,7 +222,7 @@ class FakeSender:
 
     async def schedule_messages(self, messages: Any, _: Any, *, timeout: float) -> list[int]:
         self.calls.append(("schedule", len(messages), timeout))
-        return [7]
+        return [*range(7, 7 + len(messages))]
 
     async def cancel_scheduled_messages(self, numbers: list[int], *, timeout: float) -> None:
         self.calls.append(("cancel", numbers, timeout))
@@ -269,7 +269,7 @@ async def test_operations_are_counted_by_kind_and_size() -> None:
     link, sender, owner = send_link()
     owner.send_operation = Operation.DIVERT
     slot = SendSlot(attempt_timeout=lambda: 5.0)
-    assert await link.schedule_in_slot(batch_of(1, 70_000), slot, at=datetime(2030, 1, 1, tzinfo=UTC)) == [7]
+    assert await link.schedule_in_slot(batch_of(1, 70_000), slot, at=datetime(2030, 1, 1, tzinfo=UTC)) == [7, 8]
     await link.cancel_scheduled((1, 2, 3), timeout=5)
     await link.send_ping(to_amqp_message(ServiceBusMessage(b"")), timeout=5)
     await link.send(batch_of(70_000), timeout=5)

@@ -130,6 +130,20 @@ async def test_section_4_a_refused_token_triggers_failover_only_after_an_accepte
     assert type(caught.value.__cause__) is sdk.ServiceBusAuthenticationError
 
 
+@pytest.mark.parametrize("numbers", [None, 5, "5", {5: 5}, [], [5, 6], [None], ["5"], [True]])
+async def test_scheduling_ends_with_an_error_if_a_message_has_no_sequence_number(
+    local_pair: LocalPair, monkeypatch: pytest.MonkeyPatch, numbers: Any
+) -> None:
+    """Others would be cancelled by numbers that are not theirs."""
+
+    async def schedule_messages(*_: Any, **__: Any) -> Any:
+        return numbers
+
+    monkeypatch.setattr("azure.servicebus.aio.ServiceBusSender.schedule_messages", schedule_messages)
+    with pytest.raises(errors.ServiceFaultError, match=r"gave 1 messages \d sequence numbers"):
+        await call(local_pair.pair._open().primary.send_link("flights"), MANAGE, timeout=ANSWER)
+
+
 async def failure_of(text: str, *, timeout: float = ANSWER, **settings: Any) -> errors.ServiceError:
     client = NamespaceClient(Endpoint.from_connection_string(text, namespace="contoso", **settings))
     began = asyncio.get_running_loop().time()

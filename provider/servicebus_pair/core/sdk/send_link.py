@@ -17,6 +17,7 @@ from servicebus_pair.core.model.errors import (
     AuthenticationSuspectError,
     RefusedError,
     ServiceError,
+    ServiceFaultError,
 )
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.usage_meter import Operation
@@ -195,13 +196,8 @@ class SendLink(Link):
                 return None
             on_start()
             self._client.meter.count_sizes(Operation.MANAGE, batch.sizes)
-            return await self._attempt(
-                "schedule on",
-                lambda sender: sender.schedule_messages(
-                    [to_sdk(each) for each in batch.messages], at, timeout=remaining
-                ),
-                timeout=remaining,
-            )
+            scheduling = partial(_schedule, batch=batch, at=at, timeout=remaining)
+            return await self._attempt("schedule on", scheduling, timeout=remaining)
         finally:
             self._lock.release()
 
@@ -285,3 +281,12 @@ class SendLink(Link):
             )
         except (AuthenticationError, AuthenticationSuspectError) as error:
             await self._raise_explained(error, timeout=timeout, since=started)
+
+
+async def _schedule(sender: ServiceBusSender, *, batch: EncodedBatch, at: datetime, timeout: float) -> list[int]:
+    """Return a sequence number for each message. :raises ServiceFaultError: the service gave something else."""
+    given: Any = await sender.schedule_messages([to_sdk(each) for each in batch.messages], at, timeout=timeout)
+    numbers: list[int] = given if isinstance(given, list) and all(type(each) is int for each in given) else []
+    if len(numbers) != len(batch.messages):
+        raise ServiceFaultError(f"the service gave {len(batch.messages)} messages {len(numbers)} sequence numbers")
+    return numbers
