@@ -117,12 +117,14 @@ def test_every_other_array_decodes_as_before(numbers: list[int], texts: list[byt
     assert decoded(array(described + b"\xa0", packed, len(texts))) == texts
 
 
-async def test_a_message_or_answer_without_an_end_is_not_collected() -> None:
+@pytest.mark.parametrize(("source", "allowed"), [("flights", 128), ("$management", 128), ("$cbs", 1)])
+async def test_a_message_or_answer_without_an_end_is_not_collected(source: str, allowed: int) -> None:
     limit_messages()
     from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
 
     receive: Any = ReceiverLink._incoming_transfer
     link: Any = SimpleNamespace(
+        source=SimpleNamespace(address=source),
         network_trace=False,
         received_delivery_id=None,
         _received_payload=bytearray(),
@@ -130,9 +132,9 @@ async def test_a_message_or_answer_without_an_end_is_not_collected() -> None:
         current_link_credit=-5_000,
     )
     more = (0, 1, b"tag", 0, False, True, None, None, None, None, None, bytes(2**20))
-    for _ in range(128):
+    for _ in range(allowed):
         await receive(link, more)
-    with pytest.raises(ConnectionAbortedError, match="a message of more than 134217728 bytes"):
+    with pytest.raises(ConnectionAbortedError, match=f"a message of more than {allowed * 2**20} bytes"):
         await receive(link, more)
     link.current_link_credit = -5_001
     link._received_payload.clear()
@@ -154,6 +156,7 @@ async def test_messages_that_were_not_asked_for_are_kept_up_to_the_size_of_a_lar
     vars(link).update(
         network_trace=False,
         network_trace_params={},
+        source=SimpleNamespace(address="flights"),
         _received_payload=bytearray(),
         _received_delivery_tags=set(),
         _on_transfer=keep,

@@ -97,6 +97,23 @@ def test_a_field_may_be_missing_where_the_protocol_says_so(code: int, index: int
         decoded(code, fields)
 
 
+@pytest.mark.parametrize("index", [2, 7, 12])
+def test_a_transfer_has_few_bytes_beside_its_message(index: int) -> None:
+    """They are kept with the message: 5,000 with tags of a megabyte took gigabytes."""
+    from azure.servicebus._pyamqp._decode import decode_frame
+
+    def frame(size: int) -> memoryview:
+        fields = [*FRAMES[0x14], *[NULL] * 7]
+        fields[index] = binary(bytes(size))
+        return memoryview(section(0x14, join_list(fields)) + section(0x75, binary(bytes(10_000))))
+
+    (code, fields), fits = checked(decode_frame)(frame(300)), 1024 - (len(frame(300)) - 10_008 - 300)
+    assert (code, len(fields[-1])) == (0x14, 10_008)
+    checked(decode_frame)(frame(fits))
+    with pytest.raises(ConnectionAbortedError, match="a transfer with 1025 bytes of fields"):
+        checked(decode_frame)(frame(fits + 1))
+
+
 @pytest.mark.parametrize("websocket", [False, True])
 @pytest.mark.parametrize("size", [0, 7, 2**24 + 1, 2**31, 2**32 - 1])
 async def test_a_frame_of_an_impossible_size_is_not_awaited(size: int, websocket: bool) -> None:

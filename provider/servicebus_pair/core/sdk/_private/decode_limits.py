@@ -29,6 +29,9 @@ MAX_ELEMENTS_WITHOUT_BYTES: Final = 16
 """How many null, true, false, 0 or empty lists an array may hold that writes them without any bytes."""
 # The service takes messages of up to 100 MB.
 _MAX_MESSAGE_BYTES: Final = 128 * 2**20
+# Every connection has a link for the answers to its tokens: a status and a sentence.
+_AUTHORIZATION: Final = "$cbs"
+_MAX_AUTHORIZATION_BYTES: Final = 2**20
 # More than anything here asks for at once.
 _MAX_CREDIT: Final = 5_000
 # Smaller messages are decoded in less than half a second, whatever they are.
@@ -75,13 +78,15 @@ def limit_arrays() -> str | None:
     return None
 
 
-def check_message_size(size: int) -> None:
+def check_message_size(size: int, source: str = "") -> None:
     """Check the size of what has arrived of a message.
 
-    :raises ConnectionAbortedError: it is larger than any message; the rest of it cannot be skipped.
+    :param source: where it is from.
+    :raises ConnectionAbortedError: it is larger than any message from there; the rest of it cannot be skipped.
     """
-    if size > _MAX_MESSAGE_BYTES:
-        raise ConnectionAbortedError(f"the service sent a message of more than {_MAX_MESSAGE_BYTES} bytes")
+    most = _MAX_AUTHORIZATION_BYTES if source == _AUTHORIZATION else _MAX_MESSAGE_BYTES
+    if size > most:
+        raise ConnectionAbortedError(f"the service sent a message of more than {most} bytes")
 
 
 def check_credit(link: Any, size: int, *, given: int) -> None:
@@ -116,7 +121,7 @@ def limit_messages() -> None:
     take: Any = ReceiverLink._incoming_transfer
 
     async def take_checked(link: Any, frame: Any) -> None:
-        check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]))
+        check_message_size(len(link._received_payload) + len(frame[_PAYLOAD]), link.source.address)
         check_credit(link, len(frame[_PAYLOAD]), given=_MAX_CREDIT)
         await take(link, frame)
 

@@ -1,7 +1,8 @@
 """Checks the frames of a service before azure-servicebus (7.15) reckons with them.
 
 The SDK believes the types of their fields: a wrong one causes an error later and elsewhere, which looks like one of
-the message. It also allocates as many bytes as the head of a frame announces, up to 4 GiB.
+the message. It keeps what a transfer has beside its message, whatever the size, and allocates as many bytes as the head
+of a frame announces, up to 4 GiB.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Any, Final
 _FRAME_HEADER_BYTES: Final = 8
 # Ours announce 1 MiB.
 _MAX_FRAME_BYTES: Final = 2**24
+
+_TRANSFER: Final = 0x14
+# Beside its payload: the fields of one are kept with the message, and take less than a hundred bytes.
+_MAX_TRANSFER_BYTES: Final = 1024
 
 # By performative, the type of each field (AMQP 1.0, section 2.7); a capital where it must be there:
 # b boolean, e error, l ulong, u uint, y binary, string or symbol, - any.
@@ -70,6 +75,8 @@ def checked(decode: Callable[[Any], Frame]) -> Callable[[Any], Frame]:
         for index, (kind, value) in enumerate(zip(_FIELDS.get(code, ""), fields, strict=False)):
             if kind != "-" and not (kind.islower() if value is None else _is(kind.lower(), value)):
                 raise ConnectionAbortedError(f"the service sent a frame 0x{code:02x} with an impossible field {index}")
+        if code == _TRANSFER and (size := len(data) - len(fields[-1])) > _MAX_TRANSFER_BYTES:
+            raise ConnectionAbortedError(f"the service sent a transfer with {size} bytes of fields")
         return code, fields
 
     return decode_checked
