@@ -169,6 +169,26 @@ def test_of_a_dag_nothing_is_shown_but_to_those_who_may_read_it_and_its_runs(
     assert reports == {dag_id: 200 if dag_id in shown else 404 for dag_id in reports}
 
 
+def test_the_runs_of_all_dags_are_asked_for_at_once(
+    api_server: TestClient, known_page: TestClient, rights: set[Any], monkeypatch: pytest.MonkeyPatch
+):
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    asked: list[list[str]] = []
+
+    def batch(self: Any, requests: Any, *, user: Any) -> bool:  # noqa: ARG001
+        asked.append(sorted(each["details"].id for each in requests))
+        return all(each["access_entity"].name == "RUN" for each in requests)
+
+    monkeypatch.setattr(SimpleAuthManager, "batch_is_authorized_dag", batch)
+    rights |= {LIST, ("asset", "GET", "7", None), *(("dag", "GET", dag_id, None) for dag_id in DAGS["north"])}
+
+    page = known_page.get("/api/pairs/north", headers=auth_header(api_server, "vic"))
+
+    assert names_in(page.text) == {"north", *DAGS["north"]}
+    assert asked == [sorted(DAGS["north"])]
+
+
 def test_who_may_edit_one_asset_acts_on_its_pair_only(api_server: TestClient, known_page: TestClient, rights: set[Any]):
     headers = auth_header(api_server, "vic")
     rights |= {LIST, ("asset", "GET", "7", None), ("asset", "GET", "8", None)}
