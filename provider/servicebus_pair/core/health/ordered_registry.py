@@ -55,7 +55,7 @@ class OrderedHealthRegistry(HealthRegistry):
             return super().apply(entity, event)
         key = entity.casefold(), type(event)
         if key not in self._changing or self._changing[key].done():
-            change = asyncio.get_running_loop().create_task(self._try_change(entity, event), name=f"change {entity}")
+            change = asyncio.get_running_loop().create_task(self._try_change(entity, event), name="change health")
             self._changing[key] = change
         return before
 

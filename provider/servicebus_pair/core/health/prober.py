@@ -139,7 +139,7 @@ class Prober:
         running = self._tasks.get(entity.casefold())
         if running is None or running.done():
             self._tasks[entity.casefold()] = asyncio.get_running_loop().create_task(
-                self._run(entity), name=f"ping {entity}"
+                self._run(entity), name="ping an entity"
             )
 
     def stop(self, entity: str) -> None:

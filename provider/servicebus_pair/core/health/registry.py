@@ -250,7 +250,7 @@ class HealthRegistry:
         loading = self._loading.get(key)
         if loading is None or loading.done():
             loop = asyncio.get_running_loop()
-            loading = self._loading[key] = loop.create_task(self._load(entity), name=f"load health of {entity}")
+            loading = self._loading[key] = loop.create_task(self._load(entity), name="load health")
         return loading
 
     async def _load(self, entity: str) -> bool:
@@ -303,7 +303,7 @@ class HealthRegistry:
         # One save at a time per entity, since the last write wins; a slow store receives only the newest health.
         saving = self._saving.get(key)
         if saving is None or saving.done():
-            self._saving[key] = asyncio.get_running_loop().create_task(self._save(key), name=f"share health of {key}")
+            self._saving[key] = asyncio.get_running_loop().create_task(self._save(key), name="share health")
 
     async def _save(self, key: str) -> bool:
         entity = self._names[key]

@@ -56,7 +56,7 @@ class Claims:
         if not await self._acquire(claim):
             yield None
             return
-        renewing = asyncio.create_task(self._renew(claim), name=f"renew {claim.name}")
+        renewing = asyncio.create_task(self._renew(claim), name="renew a claim")
         try:
             yield claim
         finally:

@@ -115,7 +115,7 @@ class SessionQueueDrain:
         if session_id in self._given_up:
             await source.close()
             return False
-        serving = asyncio.create_task(self._serve(source, session_id), name=f"syphon {self._queue} {session_id}")
+        serving = asyncio.create_task(self._serve(source, session_id), name="syphon a session")
         self._sessions[serving] = session_id
         serving.add_done_callback(self._sessions.pop)
         await asyncio.sleep(0)
