@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from copy import copy
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_find_send_error_follows_the_cause() -> None:
 def test_input_errors_are_value_errors() -> None:
     assert issubclass(errors.ConfigurationError, ValueError)
     assert issubclass(errors.InvalidMessageError, ValueError)
+
+
+@pytest.mark.parametrize("kind", [errors.EntityNotFoundError, errors.ConfigurationError, errors.ObserverError])
+def test_a_text_of_others_in_an_error_begins_no_line_and_turns_no_letters(kind: type[errors.PairError]) -> None:
+    error = kind("entity a\nCRITICAL \x1b[31m \u202e\x85 of Zürich")
+    assert str(error) == r"entity a\nCRITICAL \x1b[31m \u202e\x85 of Zürich"
+    assert str(copy(error)) == str(error)
 
 
 def test_send_error_carries_cause_result_and_unsent_messages() -> None:

@@ -219,6 +219,42 @@ async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None
     await pair.close()
 
 
+@pytest.mark.parametrize(
+    "path", ["a\n2026-11-23 CRITICAL forged", "a\x1b[31m", "a\u202eb", "a\x85b", "a\x00"], ids=ascii
+)
+async def test_a_path_that_would_forge_lines_of_logs_is_refused_before_anything_is_done(
+    local_pair: LocalPair, path: str
+) -> None:
+    pair = local_pair.pair
+    calls: list[Callable[[], Any]] = [
+        lambda: pair.sender(path),
+        lambda: pair.receiver(path),
+        lambda: pair.syphon(entities=["flights", path]),
+        lambda: pair.syphon([f"contoso/x-servicebus-transfer/{path}"]),
+        lambda: pair.ping(path),
+        lambda: pair.fail_over(path, reason="test"),
+        lambda: pair.mark_healthy(path),
+        lambda: pair.drill(path),
+        lambda: pair.waiting_sessions(path),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="entity is '") as caught:
+            await call()
+        assert str(caught.value).isprintable()
+    assert pair._registry.entities() == {}
+
+
+async def test_no_task_has_the_name_of_an_entity_which_asyncio_would_log(local_pair: LocalPair) -> None:
+    async with local_pair.pair.receiver("flights"):
+        saving = asyncio.create_task(local_pair.pair.fail_over("flights", reason="test"), name="caller")
+        names = set()
+        while not saving.done():
+            names |= {task.get_name() for task in asyncio.all_tasks()}
+            await asyncio.sleep(0)
+    assert {"caller", "keep locks", "ping an entity", "share health"} <= names
+    assert not [name for name in names if "flights" in name]
+
+
 async def test_section_6_ordering_by_session_applies_to_sends_pings_and_syphons() -> None:
     for ordering in ("none", "session"):
         async with closed_pair(ordering=ordering) as pair:

@@ -134,6 +134,13 @@ def test_another_first_line_is_foreign(header: bytes) -> None:
         decode_file(header + b"\n")
 
 
+@pytest.mark.parametrize("entity", ["fl\\nights", "fl\\u202eights"])
+def test_a_file_whose_entity_would_forge_lines_of_logs_is_foreign(entity: str) -> None:
+    content = file_of([b"x"], None).replace(b'"entity":"flights/ua"', f'"entity":"{entity}"'.encode())
+    with pytest.raises(ForeignFileError):
+        decode_file(content)
+
+
 @pytest.mark.parametrize("version", [b"0", b"2"])
 def test_a_file_of_another_version_is_foreign(version: bytes) -> None:
     content = file_of([b"x"], None).replace(b"spool 1", b"spool " + version)

@@ -109,6 +109,7 @@ READ_SUGGESTIONS = {
 }
 INVALID_READS = {
     "option entity is missing: allowed are paths": {"entity": ""},
+    "option entity is 'fl\\nights': allowed is paths": {"entity": "fl\nights"},
     "option entity is 'flights,Flights': allowed is paths": {"entity": "flights,Flights"},
     "option startingOffsets is '{\"flights\": 0}': allowed is": {"startingOffsets": '{"flights": 0}'},
     "option startingOffsets is 'latest': allowed for a stream": {"startingOffsets": "latest"},

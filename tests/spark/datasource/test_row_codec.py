@@ -100,7 +100,8 @@ def test_time_to_live_accepts_any_numeric_type_up_to_the_amqp_limit():
 
 INVALID: dict[str, dict[str, Any]] = {
     "column body is null: it is required": {"body": None},
-    "column entity is ' ': it must name a queue or topic": {"entity": " "},
+    "column entity is ' ': it must be the path of a queue or topic": {"entity": " "},
+    "column entity is 'a\\u202eb': it must have no line ends and other control": {"entity": "a\u202eb"},
     "column timeToLive is 0: it must be whole seconds from 1": {"timeToLive": 0},
     "column messageId has 129 characters: at most 128 are allowed": {"messageId": "x" * 129},
     "column sessionId has 130 characters: at most 128 are allowed": {"sessionId": "x" * 130},

@@ -152,6 +152,7 @@ INVALID = {
         "body", F.when(F.col("messageId") != "m-00003", F.col("body"))
     ),
     "column entity is invalid in 10 rows": lambda table: table.withColumn("entity", F.lit(" ")),
+    "column entity is invalid in 10 rows: it must name": lambda table: table.withColumn("entity", F.lit("a\u202eb")),
     "column messageId is invalid in 10 rows: it must have at most 128": lambda table: table.withColumn(
         "messageId", F.repeat(F.lit("x"), 129)
     ),

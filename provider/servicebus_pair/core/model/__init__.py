@@ -8,9 +8,11 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.model.checks import (
+        CONTROL_CHARACTERS,
         boolean,
         choice,
         duration,
+        entity_path,
         integer,
         is_folder,
         message_rate,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from servicebus_pair.core.model.usage_meter import Meter, Operation
 
 __all__ = [
+    "CONTROL_CHARACTERS",
     "OPTION_CHECKS",
     "Clock",
     "DaemonThread",
@@ -47,6 +50,7 @@ __all__ = [
     "choice",
     "count_values",
     "duration",
+    "entity_path",
     "files_below",
     "get_logger",
     "guard_library_logs",
@@ -69,9 +73,11 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "checks": [
+            "CONTROL_CHARACTERS",
             "boolean",
             "choice",
             "duration",
+            "entity_path",
             "integer",
             "is_folder",
             "message_rate",

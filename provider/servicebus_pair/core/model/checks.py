@@ -19,7 +19,7 @@ from servicebus_pair.core.model.redaction import OF_A_URL, scrub, secret_kind
 _HOST: Final = r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _HOST_ADDRESS: Final = re.compile(_HOST)
 # Also those that change the direction of writing: a name would be shown as another one.
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _NAME: Final = re.compile(r"[\w.()-]{1,128}", re.ASCII)
 _LONGEST_SHOWN: Final = 40
 # Nothing that a connection string or a signature needs.
@@ -138,10 +138,15 @@ def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not 
     """Check a text that is not blank and has no control characters. ``meaning`` says in errors what it must be."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} is {value!r}: it must be {meaning}")
-    if _CONTROL.search(value) is not None:
+    if CONTROL_CHARACTERS.search(value) is not None:
         # They would forge lines of logs.
         raise ConfigurationError(f"{name} is {value!r}: it must have no line ends and other control characters")
     return value
+
+
+def entity_path(name: str, value: Any) -> str:
+    """Check the path of a queue, topic or subscription."""
+    return non_empty_text(name, value, meaning="the path of a queue or topic")
 
 
 # fsspec opens them, and some call a host or read a file at once; no spool can be there, or it ends with its process.

@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from servicebus_pair.core.model.redaction import scrub
+from servicebus_pair.core.model.logs import printable
 
 if TYPE_CHECKING:
     from servicebus_pair.core.model.results import SendResult
@@ -91,14 +91,14 @@ __all__ = [
 
 
 class PairError(Exception):
-    """Base class of the errors that this package raises; their texts hold no secret, whatever they were made of."""
+    """Base class of the errors that this package raises; their texts have one line and hold no secret."""
 
     retriable: ClassVar[bool] = False
     triggers_failover: ClassVar[bool] = False
     may_be_stored: ClassVar[bool] = False
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(scrub(value) if isinstance(value, str) else value for value in args))
+        super().__init__(*(printable(value) if isinstance(value, str) else value for value in args))
 
 
 class ConfigurationError(PairError, ValueError):

@@ -14,6 +14,7 @@ from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.health.prober import Prober
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
+from servicebus_pair.core.model.checks import entity_path
 from servicebus_pair.core.model.errors import ConfigurationError, HealthStoreError, PairClosedError
 from servicebus_pair.core.model.events import Observer
 from servicebus_pair.core.model.health_state import EntityHealth
@@ -63,8 +64,7 @@ class NamespacePair(BacklogManagement):
     :param store: health shared with other processes, in memory and for this pair alone by default. Its methods may be
         coroutines, or plain functions that block: those run in a daemon thread of their own.
     :param observers: receive every event, in order.
-    :param clock: time source, for tests.
-    :param random_source: chooses backlog queues and spreads pings; for tests.
+    :param clock: time source, and ``random_source`` chooses backlog queues and spreads pings; for tests.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -211,11 +211,11 @@ class NamespacePair(BacklogManagement):
 
         :raises ServiceError: the queue cannot be read.
         """
-        return await self._open().secondary.list_sessions(queue, timeout=_LISTING_TIMEOUT)
+        return await self._open(queue).secondary.list_sessions(queue, timeout=_LISTING_TIMEOUT)
 
     def sender(self, entity: str) -> PairSender:
         """Return a sender for a queue or topic path of the primary; enter it before sending."""
-        return PairSender(entity, self._open(creating=True))
+        return PairSender(entity, self._open(entity, creating=True))
 
     def receiver(self, entity: str, *, session_id: str | None = None, dead_letter: bool = False) -> PairReceiver:
         """Return a receiver of a queue or ``topic/Subscriptions/name`` of the primary; enter it before receiving.
@@ -224,7 +224,7 @@ class NamespacePair(BacklogManagement):
         :param dead_letter: receive from the dead-letter queue.
         :raises ConfigurationError: an argument is invalid.
         """
-        shared = self._open(creating=True)
+        shared = self._open(entity, creating=True)
         context = ReceiveContext(
             client=shared.primary,
             prober=shared.prober,
@@ -235,7 +235,7 @@ class NamespacePair(BacklogManagement):
 
     async def ping(self, entity: str) -> bool:
         """Ping ``entity`` on the primary once; return whether it accepted, which makes it healthy."""
-        return await self._open().prober.ping(entity)
+        return await self._open(entity).prober.ping(entity)
 
     def syphon(
         self,
@@ -264,7 +264,7 @@ class NamespacePair(BacklogManagement):
                 raise ConfigurationError(
                     f"queue {queue!r} is not a backlog queue: they begin with {' or '.join(map(repr, prefixes))}"
                 )
-        shared = self._open(creating=True)
+        shared = self._open(*chosen, creating=True)
         initial_delay = self.options.syphon_retry_interval.total_seconds()
         max_batch_bytes = self.options.syphon_max_bytes // max(MAX_LINKS, len(chosen))
         transport = PairTransport(shared.primary, shared.secondary, max_bytes=max_batch_bytes)
@@ -351,7 +351,7 @@ class NamespacePair(BacklogManagement):
         return await self._change_health(entity, MarkHealthy(scrub(reason), scrub(by)))
 
     async def _change_health(self, entity: str, event: FailOver | MarkHealthy) -> bool:
-        self._open()
+        self._open(entity)
         try:
             return await self._registry.change(entity, event)
         except HealthStoreError as error:
@@ -389,9 +389,13 @@ class NamespacePair(BacklogManagement):
             (then nothing was done), or the marked messages could not be sent.
         :raises AuthorizationError: the right to drain is missing; diverted messages stay in the backlog.
         """
-        return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life, both=both)
+        return await drill(
+            self, self._open(entity), entity, messages=messages, by=by, limit=limit, life=life, both=both
+        )
 
-    def _open(self, *, creating: bool = False) -> PairContext:
+    def _open(self, *paths: str, creating: bool = False) -> PairContext:
+        for path in paths:
+            entity_path("entity", path)
         if self._shared is None:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
         self._shared.owner.check(creating=creating)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from servicebus_pair.core.model.checks import CONTROL_CHARACTERS
 from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import MAX_TIME_TO_LIVE, TIMESTAMPS
 from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
@@ -27,7 +28,7 @@ TYPE_NOTES: Final = "x-servicebus-pair-types"
 ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
 RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
 # Control characters, what an entity's name cannot contain, and segments such as $management or $DeadLetterQueue.
-_NOT_AN_ENTITY: Final = re.compile(r"[\x00-\x1f\x7f?#@\\*]|(^|/)\$")
+_NOT_AN_ENTITY: Final = re.compile(rf"{CONTROL_CHARACTERS.pattern}|[?#@\\*]|(^|/)\$")
 _MAX_PATH_CHARACTERS: Final = 260
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -11,7 +11,6 @@ from math import inf
 from typing import Any, Final, Self
 
 from servicebus_pair.core.health.prober import Prober
-from servicebus_pair.core.model.checks import non_empty_text
 from servicebus_pair.core.model.errors import ConfigurationError, LockLostError, PairError, ServiceError
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
@@ -80,7 +79,7 @@ class PairReceiver:
     def __init__(
         self, entity: str, context: ReceiveContext, *, session_id: str | None = None, dead_letter: bool = False
     ) -> None:
-        self.entity = non_empty_text("entity", entity, meaning="the path of a queue or subscription")
+        self.entity = entity
         if session_id is not None and dead_letter:
             raise ConfigurationError("session_id is given with dead_letter: dead letters have no sessions")
         self._context = context
@@ -96,7 +95,7 @@ class PairReceiver:
         self._pause = _FIRST_PAUSE
 
     async def __aenter__(self) -> Self:
-        self._keeping = asyncio.create_task(self._locks.keep(), name=f"keep locks of {self.entity}")
+        self._keeping = asyncio.create_task(self._locks.keep(), name="keep locks")
         return self
 
     async def __aexit__(self, *_: object) -> None:

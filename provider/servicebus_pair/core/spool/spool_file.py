@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import struct
 import zlib
 from base64 import urlsafe_b64decode
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from servicebus_pair.core.model.checks import CONTROL_CHARACTERS
 from servicebus_pair.core.model.errors import ConfigurationError, SpoolFullError
 from servicebus_pair.core.model.options import Secret
 from servicebus_pair.core.model.regular_files import count_values
@@ -35,7 +35,6 @@ _FEW_VALUES: Final = 64
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class ForeignFileError(ValueError):
@@ -173,7 +172,7 @@ def _read_header(content: bytes) -> tuple[bytes, dict[str, Any]]:
         about = json.loads(content[:end])
         # Both are shown to people, and the entity names where messages go.
         texts = (about["entity"], about.get("key") or "")
-        is_ours = about["format"] == _FORMAT and all(_CONTROL.search(each) is None for each in texts)
+        is_ours = about["format"] == _FORMAT and all(CONTROL_CHARACTERS.search(each) is None for each in texts)
         about |= {"created": float(about["created"]), "messages": int(about["messages"])}
         about["salt"] = bytes.fromhex(about.get("salt", ""))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from servicebus_pair.core.model.checks import entity_path
 from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import unreadable, unwrap
@@ -44,7 +45,9 @@ class Selection:
     @classmethod
     def of(cls, entities: Iterable[str] | None) -> Selection:
         """Return the selection of ``entities``, compared case-insensitively."""
-        return cls() if entities is None else cls(frozenset(each.casefold() for each in entities))
+        return (
+            cls() if entities is None else cls(frozenset(entity_path("entity", each).casefold() for each in entities))
+        )
 
     def matches(self, entity: str) -> bool:
         """Return whether ``entity`` is served."""

@@ -82,6 +82,10 @@ def _list(_name: str, text: str) -> tuple[str, ...]:
     return parts
 
 
+def _entities(name: str, text: str) -> tuple[str, ...]:
+    return _list(name, non_empty_text(name, text))
+
+
 def _sub_queues(name: str, text: str) -> tuple[str, ...]:
     return tuple(choice(*SUB_QUEUES)(name, part) for part in _list(name, text))
 
@@ -146,7 +150,7 @@ _TABLE: Final = (
     Option("credential", _BOTH, REFERENCES, non_empty_text, secret=True),
     Option("primaryNamespace", _BOTH, "host of the primary, with an identity as credential", non_empty_text),
     Option("secondaryNamespace", _BOTH, "host of the secondary, with an identity as credential", non_empty_text),
-    Option("entity", _BOTH, "paths of queues, topics or subscriptions", _list),
+    Option("entity", _BOTH, "paths of queues, topics or subscriptions", _entities),
     Option("action", _WRITE, "send and deadLetter", choice(SEND, DEAD_LETTER_ACTION), SEND),
     Option("run", _WRITE, "a name", non_empty_text, "generated"),
     Option("ledger", _WRITE, "path or URL of a folder", _location),

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from servicebus_pair.core.errors import InvalidMessageError
+from servicebus_pair.core.model import entity_path
 from servicebus_pair.core.protocol import AmqpMessage, BodyType, amqp_typed, new_message
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.write_schema import COLUMN_TYPES, MAX_ID_LENGTH, MAX_TIME_TO_LIVE
@@ -68,9 +69,7 @@ class RowEncoder:
                 f"column bodyType is {row['bodyType']!r}: only data bodies can be written; without this column the "
                 "body is written as data"
             )
-        entity = self._entity if entity is None else entity
-        if entity is None or not entity.strip():
-            raise InvalidMessageError(f"column entity is {entity!r}: it must name a queue or topic")
+        entity = entity_path("column entity", self._entity if entity is None else entity)
         message_id = row.get("messageId")
         if message_id == "":
             raise InvalidMessageError("column messageId is empty: it must be an id, or null to have one generated")

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import CONTROL_CHARACTERS
 from servicebus_pair.spark.datasource.option_table import unknown_name_message
 
 _TEXT: Final = (StringType,)
@@ -125,7 +126,8 @@ def _checks(df: DataFrame, entity: str | None) -> Iterator[tuple[str, str, Colum
     yield "body", "it must not be null", F.col("body").isNull()
     if "entity" in df.columns:
         destination = F.coalesce(F.trim("entity"), F.lit("" if entity is None else entity))
-        yield "entity", "it must name a queue or topic", destination == ""
+        control = F.col("entity").rlike(CONTROL_CHARACTERS.pattern)
+        yield "entity", "it must name a queue or topic", (destination == "") | control
     yield from ((name, allowed, invalid()) for name, allowed, invalid in _RULES if name in df.columns)
     if {"sessionId", "partitionKey"} <= set(df.columns):
         yield "partitionKey", "it must equal sessionId", F.col("partitionKey") != F.col("sessionId")
