@@ -8,7 +8,9 @@ import re
 import stat
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -20,7 +22,6 @@ from fsspec.spec import AbstractBufferedFile
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.regular_files import IrregularFileError
-from servicebus_pair.core.spool import folder_storage
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
@@ -131,22 +132,35 @@ def test_the_time_of_an_object_is_what_its_library_calls_so(details: dict[str, A
 
 
 class Recorder:
-    """Records what the folder storage asks of the system, and ends the process, or fails, at one of these calls."""
+    """Records what the folder storage asks of the system.
+
+    At one of these calls it ends the process, fails, or does something before.
+    """
 
     CALLS = ("open", "write", "fsync", "link", "unlink", "mkdir", "rename", "replace")
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, crash_at: int | None = None, error: OSError | None = None
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        crash_at: int | None = None,
+        error: OSError | None = None,
+        meanwhile: Callable[[], object] | None = None,
     ) -> None:
         self.calls: list[str] = []
         self.crash_at = crash_at
         self.error = error
+        self.meanwhile = meanwhile
         for name in self.CALLS:
             monkeypatch.setattr(os, name, self._recording(name, getattr(os, name)))
 
     def _recording(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def record(*args: Any, **kwargs: Any) -> Any:
             if self.crash_at is not None and len(self.calls) >= self.crash_at:
+                if self.meanwhile is not None:
+                    self.crash_at = None
+                    self.meanwhile()
+                    return record(*args, **kwargs)
                 if self.error is None:
                     raise Crash  # also every later call: a process that has ended does nothing more
                 self.crash_at = None
@@ -160,6 +174,10 @@ class Recorder:
             return result
 
         return record
+
+
+def opened_path(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}").resolve()
 
 
 class Crash(BaseException):
@@ -180,7 +198,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_ca
         recorder = Recorder(patched)
         storage.create("messages/gates/1", b"x")
         made = recorder.calls.index("mkdir")
-        assert recorder.calls[made:].count("fsync folder") >= 3, "the new folder's own name, and the file's"
+        assert recorder.calls[made:].count("fsync folder") >= 2, "the new folder's own name, and the file's"
     with monkeypatch.context() as patched:
         recorder = Recorder(patched)
         storage.replace("messages/flights/1", b"y")
@@ -276,15 +294,16 @@ def test_a_folder_that_another_process_did_not_make_durable_is_made_so(
 def test_a_folder_above_the_spool_that_cannot_be_read_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sync, refused = folder_storage._sync_folder, []
+    sync, refused = os.fsync, []
 
-    def refuse(folder: Path) -> None:
+    def refuse(descriptor: int) -> None:
+        folder = opened_path(descriptor)
         if tmp_path.is_relative_to(folder) and folder != tmp_path:
             refused.append(folder)
             raise PermissionError(errno.EACCES, "Permission denied")
-        sync(folder)
+        sync(descriptor)
 
-    monkeypatch.setattr(folder_storage, "_sync_folder", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     FolderStorage(str(tmp_path / "spool")).create("messages/flights/1", b"x")
     assert refused == [tmp_path.parent], "nor is what lies above that"
 
@@ -293,11 +312,11 @@ def test_a_folder_above_the_spool_that_cannot_be_read_is_no_failure(
 def test_a_folder_of_the_spool_whose_name_cannot_be_made_durable_is_a_failure(
     above: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(folder: Path) -> None:
-        if folder == tmp_path / above:
+    def refuse(descriptor: int) -> None:
+        if opened_path(descriptor) == (tmp_path / above).resolve():
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(folder_storage, "_sync_folder", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     storage = FolderStorage(str(tmp_path / "spool"))
     for number in range(2):
         with pytest.raises(OSError, match="Input/output error"):
@@ -316,43 +335,73 @@ def test_a_spool_below_a_link_is_one_and_a_link_in_it_is_none(tmp_path: Path) ->
     assert names(storage) == ["messages/flights/1"]
 
 
+USES: dict[str, Callable[[FolderStorage], object]] = {
+    "read": lambda storage: storage.read("messages/flights/1"),
+    "open": lambda storage: storage.open("messages/flights/1"),
+    "delete": lambda storage: storage.delete("messages/flights/1"),
+    "move": lambda storage: storage.move("messages/flights/1", "set-aside/flights/1"),
+    "move there": lambda storage: storage.move("set-aside/0", "messages/flights/2"),
+    "create": lambda storage: storage.create("messages/flights/2", b"x"),
+    "replace": lambda storage: storage.replace("messages/flights/1", b"x"),
+}
+
+
+def two_spools(folder: Path) -> tuple[FolderStorage, FolderStorage]:
+    ours, theirs = (FolderStorage(str(folder / name)) for name in ("ours", "theirs"))
+    for storage in (ours, theirs):
+        storage.create("set-aside/0", b"x")
+        storage.create("messages/flights/1", b"secret")
+    return ours, theirs
+
+
+def swap(folder: Path, swapped: str) -> None:
+    (folder / "ours" / swapped).rename(folder / "before")
+    (folder / "ours" / swapped).symlink_to(folder / "theirs" / swapped)
+
+
+def files_of(spool: Path) -> dict[str, bytes]:
+    return {each.relative_to(spool).as_posix(): each.read_bytes() for each in spool.rglob("*") if each.is_file()}
+
+
 @pytest.mark.parametrize("swapped", ["messages", "messages/flights"])
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda storage: storage.read("messages/flights/1"),
-        lambda storage: storage.open("messages/flights/1"),
-        lambda storage: storage.delete("messages/flights/1"),
-        lambda storage: storage.move("messages/flights/1", "set-aside/flights/1"),
-        lambda storage: storage.move("set-aside/0", "messages/flights/2"),
-        lambda storage: storage.create("messages/flights/2", b"x"),
-        lambda storage: storage.replace("messages/flights/1", b"x"),
-    ],
-    ids=["read", "open", "delete", "move", "move there", "create", "replace"],
-)
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_folder_that_has_become_a_link_since_it_was_used_leads_nowhere(
     tmp_path: Path, use: Callable[[FolderStorage], object], swapped: str
 ) -> None:
-    ours, theirs = (FolderStorage(str(tmp_path / name)) for name in ("ours", "theirs"))
-    ours.create("set-aside/0", b"x")
-    for storage in (ours, theirs):
-        storage.create("messages/flights/1", b"secret")
-    (tmp_path / "ours" / swapped).rename(tmp_path / "before")
-    (tmp_path / "ours" / swapped).symlink_to(tmp_path / "theirs" / swapped)
+    ours, _ = two_spools(tmp_path)
+    swap(tmp_path, swapped)
 
     with pytest.raises(OSError, match=r"is a link|Not a directory"):
         use(ours)
-    assert names(theirs) == ["messages/flights/1"]
-    assert theirs.read("messages/flights/1") == b"secret"
+    assert files_of(tmp_path / "theirs") == {"set-aside/0": b"x", "messages/flights/1": b"secret"}
+
+
+@pytest.mark.usefixtures("quick_disk")
+@pytest.mark.parametrize("swapped", ["messages", "messages/flights", "set-aside"])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_folder_that_becomes_a_link_at_any_call_leads_nowhere(
+    tmp_path: Path, use: Callable[[FolderStorage], object], swapped: str
+) -> None:
+    for step in range(40):
+        folder = tmp_path / str(step)
+        ours, _ = two_spools(folder)
+        with pytest.MonkeyPatch.context() as patched:
+            recorder = Recorder(patched, crash_at=step, meanwhile=partial(swap, folder, swapped))
+            with suppress(OSError):
+                use(ours)
+        assert files_of(folder / "theirs") == {"set-aside/0": b"x", "messages/flights/1": b"secret"}
+        if recorder.crash_at is not None:
+            return
+    pytest.fail("the operation did not end")
 
 
 def test_an_answer_that_was_lost_is_no_file_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network mount, or the library of an object store, may repeat a call that had succeeded."""
     link = os.link
 
-    def twice(*args: Any) -> None:
-        link(*args)
-        link(*args)
+    def twice(*args: Any, **kwargs: Any) -> None:
+        link(*args, **kwargs)
+        link(*args, **kwargs)
 
     monkeypatch.setattr(os, "link", twice)
     storage = FolderStorage(str(tmp_path))

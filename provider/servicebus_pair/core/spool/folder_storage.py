@@ -45,29 +45,19 @@ class FolderStorage:
 
     def create(self, name: str, content: bytes) -> None:
         """Write a new file; see ``SpoolStorage``."""
-        path = self._path(name)
-        incomplete = self._write(path, content)
-        try:
-            # Unlike a rename, this fails if there is a file of the name.
-            os.link(incomplete, path)
-        except FileExistsError:
-            # The answer to a link on a network mount may be lost; then it is made twice.
-            if not holds(self, name, content):
-                raise
-        finally:
-            incomplete.unlink()
-        _sync_folder(path.parent)
+        with self._written(name, content) as (folder, incomplete):
+            try:
+                # Unlike a rename, this fails if there is a file of the name.
+                os.link(incomplete, Path(name).name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                # The answer to a link on a network mount may be lost; then it is made twice.
+                if not holds(self, name, content):
+                    raise
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file in place of another; see ``SpoolStorage``."""
-        path = self._path(name)
-        incomplete = self._write(path, content)
-        try:
-            incomplete.replace(path)
-        except OSError:
-            incomplete.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+        with self._written(name, content) as (folder, incomplete):
+            os.replace(incomplete, Path(name).name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
         """Return the content of a file."""
@@ -87,15 +77,8 @@ class FolderStorage:
 
     def move(self, name: str, target: str) -> None:
         """Give a file another name; see ``SpoolStorage``."""
-        path = self._path(target)
-        self._refuse_links(path.parent)
-        self._make_folder(path.parent)
-        try:
-            with self._folder_of(name) as folder:
-                os.rename(Path(name).name, path, src_dir_fd=folder)
-        except FileNotFoundError:
-            return
-        _sync_folder(path.parent)
+        with self._changed_folder_of(target) as there, suppress(FileNotFoundError), self._folder_of(name) as folder:
+            os.rename(Path(name).name, Path(target).name, src_dir_fd=folder, dst_dir_fd=there)
 
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the complete files below ``folder``, in the order of their names."""
@@ -169,18 +152,65 @@ class FolderStorage:
         return self._folder / name
 
     @contextmanager
-    def _folder_of(self, name: str) -> Iterator[int]:
-        """Open the folder of a file without following links: another user may put one there at any time."""
-        flags = os.O_RDONLY | os.O_DIRECTORY
-        opened = os.open(self._folder, flags)
+    def _folder_of(self, name: str, *, make: bool = False) -> Iterator[int]:
+        """Open the folder of a file without following links: another user may put one there at any time.
+
+        :param make: the folders that are missing, and put the names of all on the disk.
+        """
+        path, flags = self._folder, os.O_RDONLY | os.O_DIRECTORY
+        opened = os.open(path, flags)
         try:
             for part in Path(name).parent.parts:
-                below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=opened)
+                path /= part
+                if make and path not in self._durable:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=opened)
+                    os.fsync(opened)
+                try:
+                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=opened)
+                except OSError:
+                    self._without_links(Path(name).parent.as_posix())
+                    raise
                 os.close(opened)
                 opened = below
+                if make:
+                    self._durable.add(path)
             yield opened
         finally:
             os.close(opened)
+
+    @contextmanager
+    def _changed_folder_of(self, name: str) -> Iterator[int]:
+        """Open the folder of a file, which is made if it is missing; in the end what it has is on the disk."""
+        if not self._path(name).parent.is_dir():
+            self._refuse_missing_mount()
+            self._durable.clear()
+        if self._folder not in self._durable:
+            self._make_root()
+        with self._folder_of(name, make=True) as folder:
+            yield folder
+            # POSIX: fsync of a file does not include its entry in the folder.
+            os.fsync(folder)
+
+    @contextmanager
+    def _written(self, name: str, content: bytes) -> Iterator[tuple[int, str]]:
+        """Write a file next to ``name``, which the caller gives that name; nothing is left of one that failed."""
+        incomplete = f"{_INCOMPLETE}{uuid.uuid4().hex}"
+        with self._changed_folder_of(name) as folder:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                descriptor = os.open(incomplete, flags, self._mode, dir_fd=folder)
+                try:
+                    remaining = memoryview(content)
+                    while remaining:
+                        remaining = remaining[os.write(descriptor, remaining) :]
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                yield folder, incomplete
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(incomplete, dir_fd=folder)
 
     def _without_links(self, folder: str) -> Path:
         """Return the path of a folder. :raises OSError: it, or one above it, is a link, which would lead elsewhere."""
@@ -191,47 +221,20 @@ class FolderStorage:
                 raise OSError(f"{path} is a link")
         return path
 
-    def _write(self, path: Path, content: bytes) -> Path:
-        """Write a file next to ``path`` and return its path; nothing is left of one that failed."""
-        self._refuse_links(path.parent)
-        if not path.parent.is_dir():
-            self._refuse_missing_mount()
-            self._durable.clear()
-        if path.parent not in self._durable:
-            self._make_folder(path.parent)
-        incomplete = path.parent / f"{_INCOMPLETE}{uuid.uuid4().hex}"
-        try:
-            descriptor = os.open(incomplete, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._mode)
-            try:
-                remaining = memoryview(content)
-                while remaining:
-                    remaining = remaining[os.write(descriptor, remaining) :]
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except BaseException:
-            incomplete.unlink(missing_ok=True)
-            raise
-        return incomplete
-
-    def _refuse_links(self, folder: Path) -> None:
-        # No reader follows a link: what is written there would be accepted and never delivered.
-        self._without_links(folder.relative_to(self._folder).as_posix())
-
     def _refuse_missing_mount(self) -> None:
         # What is written below it would be hidden once the mount is back.
         if self._folder in self._durable and not (self._folder.is_dir() and any(self._folder.iterdir())):
             raise OSError(f"{self._folder} is missing or empty, and was neither before; was its mount removed?")
 
-    def _make_folder(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def _make_root(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
         made: set[Path] = set()
-        for each in takewhile(lambda path: path not in self._durable, (folder, *folder.parents)):
+        for each in takewhile(lambda path: path not in self._durable, (self._folder, *self._folder.parents)):
             try:
                 _sync_folder(each.parent)
             except OSError:
                 # What lies above the spool belongs to others and need not be readable.
-                if not each.is_relative_to(self._folder):
+                if each != self._folder:
                     break
                 raise
             made.add(each)
@@ -248,7 +251,7 @@ def replace_file(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable (POSIX: fsync of a file does not include its entry in the folder)."""
+    """Make the names in ``folder`` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
