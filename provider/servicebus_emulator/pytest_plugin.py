@@ -147,6 +147,8 @@ def _is_last(request: pytest.FixtureRequest) -> bool:
 
 def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return the arguments of the nearest marker."""
+    from servicebus_emulator import Fault
+
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         return {}
@@ -158,6 +160,8 @@ def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
             raise pytest.UsageError(f"marker {_MARKER} has no {name!r}; allowed: {', '.join(_ALLOWED)}")
         if not isinstance(value, allowed):
             raise pytest.UsageError(f"marker {_MARKER}: {name} is {value!r}; allowed: {allowed}")
+        if name == "faults" and not all(isinstance(each, Fault) for each in marker.kwargs[name]):
+            raise pytest.UsageError(f"marker {_MARKER}: faults is {value!r}; allowed: a list of Fault")
     return dict(marker.kwargs)
 
 

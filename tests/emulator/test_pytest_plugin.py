@@ -145,6 +145,7 @@ def test_second(servicebus_namespace):
 INVALID_MARKERS = {
     'queue="flights"': "marker servicebus has no 'queue'; allowed: queues, topics, faults, fault_seed, durable",
     'queues="flights"': "marker servicebus: queues is 'flights'; allowed:",
+    'faults=["bad"]': "marker servicebus: faults is ['bad']; allowed: a list of Fault",
     '"flights"': "marker servicebus was given ('flights',); allowed by name: queues",
 }
 

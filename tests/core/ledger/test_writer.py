@@ -14,6 +14,7 @@ import pytest
 
 from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.ledger.writer import LEDGER_VERSION, Ledger, LedgerWriter
+from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import (
     DeadLettered,
     Event,
@@ -243,6 +244,20 @@ def test_full_disk_raises_and_truncates_only_one_record(tmp_path: Path) -> None:
     ]
     assert len(truncated) == 1
     assert truncated[0].startswith(b'{"v":1,"kind":"sent","id":"ful')
+
+
+KEY = "SharedAccessKey=abcdefgh"
+
+
+@pytest.mark.parametrize(("folder", "run"), [("a", KEY), (KEY, "a"), ("memory://x", "a")])
+def test_a_secret_or_a_url_makes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, run: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        Ledger(folder, run=run)
+    assert "abcdefgh" not in str(caught.value)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_each_kind_of_ledger_says_where_its_lines_go() -> None:

@@ -140,6 +140,7 @@ def test_a_folder_is_a_path_or_a_url_of_one(location: str | None, folder: bool) 
         ("/data/SharedAccessKey=abcdefgh", "a URL with credentials or a query"),
         ("simplecache::s3://bucket/spool", "a URL of 'simplecache', which is no object store"),
         ("zip://archive", "a URL of 'zip', which is no object store"),
+        ("gist://archive", "a URL of 'gist', which is no object store"),
     ],
 )
 def test_a_place_that_is_no_folder_and_no_store_is_refused_without_its_secrets(location: str, reason: str) -> None:

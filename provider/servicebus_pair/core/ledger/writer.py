@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from servicebus_pair.core.ledger.partitions import partition_path
+from servicebus_pair.core.model.checks import no_secret
+from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
 
 LEDGER_VERSION: Final = 1
@@ -42,6 +44,7 @@ class LedgerWriter(ABC):
     """Observer that writes the records of one process; a context manager.
 
     :param run: name of this run in the records, such as an Airflow run id.
+    :raises ConfigurationError: it holds a secret.
     :ivar name: of the file, as a manifest names it.
     :ivar records: number of records so far.
     """
@@ -49,6 +52,7 @@ class LedgerWriter(ABC):
     name: str
 
     def __init__(self, *, run: str) -> None:
+        no_secret("run", run, belongs="in a connection")
         self._run = run
         self.records = 0
 
@@ -115,6 +119,9 @@ class Ledger(LedgerWriter):
 
     def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
         super().__init__(run=run)
+        no_secret("folder", str(folder), belongs="in a connection")
+        if "://" in str(folder):
+            raise ConfigurationError("folder is a URL: it must be a folder; open_ledger takes both")
         directory = Path(folder) / partition_path(run, at=time.time())
         for each in (directory.parent, directory):
             if each.is_symlink():

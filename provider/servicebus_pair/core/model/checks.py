@@ -153,7 +153,7 @@ def entity_path(name: str, value: Any) -> str:
 _NO_STORES: Final = (
     *("memory", "local"),
     *("http", "https", "ftp", "data", "reference", "generic", "zip", "tar", "libarchive", "git", "github", "jupyter"),
-    *("jlab", "dir", "cached", "blockcache", "filecache", "simplecache", "asyncwrapper"),
+    *("gist", "jlab", "dir", "cached", "blockcache", "filecache", "simplecache", "asyncwrapper"),
 )
 
 

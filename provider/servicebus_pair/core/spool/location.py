@@ -24,7 +24,7 @@ def open_storage(location: str, *, what: str = "spool", mode: int = PRIVATE) -> 
     if is_folder(location):
         parts = urlsplit(location)
         path = parts.path if parts.scheme else location
-        if not path.startswith("/"):
+        if not path.startswith("/") or parts.netloc not in {"", "localhost"}:
             raise ConfigurationError(f"{what} is {location!r}: it must be an absolute path or a URL")
         return FolderStorage(path, mode=mode)
     return ObjectStorage(location, what=what)

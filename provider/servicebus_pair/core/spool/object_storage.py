@@ -32,7 +32,7 @@ class ObjectStorage:
             from fsspec.core import url_to_fs
 
             files, path = url_to_fs(url) if files is None else (files, url.partition("://")[2])
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # of a store's library, which may raise anything
             raise ConfigurationError(f"{what} is a URL of {scheme!r}, which cannot be opened: {error}") from error
         self._files: Any = files
         self._root = path.rstrip("/")
