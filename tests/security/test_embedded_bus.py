@@ -303,7 +303,7 @@ async def test_a_client_that_reads_no_answer_to_its_pings_gets_few():
     head = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     head += b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"
     pings = (b"\x89\xfd\0\0\0\0" + bytes(125)) * 8_000
-    async with Emulator(["contoso"]) as emulator:
+    async with Emulator(["contoso"], open=True) as emulator:
         hosted = emulator["contoso"]
         reader, writer = await asyncio.open_connection(hosted.host, hosted.amqp_port, limit=1024)
         writer.write(head)

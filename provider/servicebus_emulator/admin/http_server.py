@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.amqp.transport.listener import Listener
+from servicebus_emulator.amqp.transport.newcomers import StreamProtocol
 from servicebus_emulator.amqp.transport.port_handler import PortHandler
 from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts, request_head_reader
 
@@ -58,7 +59,7 @@ class HttpServer:
             raise RuntimeError(f"{self._label} has no port; call start() first")
         return self._listener.port
 
-    def make_handler(self) -> asyncio.Protocol:
+    def make_handler(self) -> StreamProtocol:
         """Return the protocol that serves one connection.
 
         :raises RuntimeError: the server is not started, or is stopped.

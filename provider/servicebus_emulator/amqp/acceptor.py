@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from servicebus_emulator.amqp.nodes.attach import attach
 from servicebus_emulator.amqp.session.connection import AmqpConnection
+from servicebus_emulator.amqp.transport.newcomers import Newcomer, StreamProtocol
 from servicebus_emulator.amqp.transport.port_handler import PortHandler
 from servicebus_emulator.amqp.transport.protocol_detection import (
     ConnectionCounts,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def make_port_handler(
     broker: Broker,
     *,
-    http: Callable[[], asyncio.Protocol],
+    http: Callable[[], StreamProtocol],
     tls: Callable[[], ssl.SSLContext],
     timeouts: ClientTimeouts,
     counts: ConnectionCounts,
@@ -43,19 +43,22 @@ def make_port_handler(
     def amqp() -> AmqpConnection:
         return AmqpConnection(broker, attach=attach, timeouts=timeouts)
 
-    def websocket() -> asyncio.Protocol:
+    def newcomer() -> Newcomer:
+        return Newcomer(amqp())
+
+    def websocket() -> StreamProtocol:
         # Imported by the first client that needs it: not every one has any.
         from servicebus_emulator.amqp.transport.websocket import MAX_REQUEST_BYTES, WebSocketConnection
 
         return request_head_reader(
-            lambda: WebSocketConnection(amqp, counts=counts, well_known=broker.guard.well_known),
+            lambda: Newcomer(WebSocketConnection(amqp, counts=counts, well_known=broker.guard.well_known)),
             timeout=seconds,
             counts=counts,
             max_bytes=MAX_REQUEST_BYTES,
         )
 
-    protocols: dict[WireProtocol, Callable[[], asyncio.Protocol]] = {
-        WireProtocol.AMQP: amqp,
+    protocols: dict[WireProtocol, Callable[[], StreamProtocol]] = {
+        WireProtocol.AMQP: newcomer,
         WireProtocol.WEBSOCKET: websocket,
         WireProtocol.HTTP: http,
     }

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
 _MAX_TOKENS: Final = 10_000
+# As many as a person reads: a client without a login is not to fill the disk.
+_MAX_REFUSALS_LOGGED: Final = 10
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class Authorization:
         self._namespace: Final = namespace
         self._guard: Final = guard
         self._grants: Final[dict[str, Grant]] = {}
+        self._refusals = 0
         self._links: Final[dict[proton.Handle, _AuthorizedLink]] = {}
 
     def put_token(self, token: object, *, kind: object, audience: object) -> None:
@@ -84,7 +87,7 @@ class Authorization:
                 self._namespace.find(entity)
             self._grants[path] = grant
         except BrokerError as error:
-            _log.warning("namespace %s: token refused: %s", self._namespace.name, error)
+            self.log_refusal("token", error, level=logging.WARNING)
             raise
         self._namespace.register_timer(self)
 
@@ -110,6 +113,12 @@ class Authorization:
         """Whether the client has sent a valid token, for whatever resource, or needs none."""
         return self._guard.open or len(self._grants) > 0
 
+    def log_refusal(self, refused: str, error: BrokerError, *, level: int) -> None:
+        """Log that something of the client was refused, of a client without a login only the first times."""
+        self._refusals += 1
+        if self.logged_in or self._refusals <= _MAX_REFUSALS_LOGGED:
+            _log.log(level, "namespace %s: %.300s refused: %.1000s", self._namespace.name, refused, error)
+
     def authorize_link(self, link: Link, *, rights: frozenset[AccessRight], path: str) -> None:
         """Check that a link may be attached, and end it when the client no longer has one of the rights.
 
@@ -120,7 +129,7 @@ class Authorization:
         try:
             self.require(rights, path=path)
         except BrokerError as error:
-            _log.warning("namespace %s: link refused: %s", self._namespace.name, error)
+            self.log_refusal("link", error, level=logging.WARNING)
             raise
         self._links[link._impl] = _AuthorizedLink(link, rights, path)  # noqa: SLF001 - the C object
         self._namespace.register_timer(self)

@@ -24,6 +24,7 @@ from servicebus_emulator.amqp.session.link_endpoints import MAX_FRAME_SIZE, Link
 from servicebus_emulator.amqp.session.link_registry import CHANNEL_MAX, LinkHandler
 from servicebus_emulator.amqp.session.link_settings import remote_properties
 from servicebus_emulator.amqp.session.sasl import SaslServer
+from servicebus_emulator.amqp.transport.newcomers import ClientProtocol
 from servicebus_emulator.amqp.transport.stream_faults import FaultableStream
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.engine.model.errors import BrokerError
@@ -41,7 +42,7 @@ _DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 _log = logging.getLogger(__name__)
 
 
-class AmqpConnection(LinkEndpoints, asyncio.Protocol):
+class AmqpConnection(LinkEndpoints, ClientProtocol):
     """Serves one client.
 
     :param broker: the namespace's broker.
@@ -81,8 +82,6 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         self._transport.bind(self._connection)
         self._raw_transport = self._transport._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         self._raw_collector = self._collector._impl  # noqa: SLF001
-
-    # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve the client."""

@@ -22,8 +22,6 @@ from servicebus_emulator.engine.model.errors import BrokerError, Unauthorized
 MAX_FRAME_SIZE: Final = 64 * 1024
 _SESSION_WINDOW: Final = 5000
 
-_log = logging.getLogger(__name__)
-
 
 class LinkEndpoints(BrokerConnection):
     """What :class:`AmqpConnection` is to its links; a base class, so that neither refers to the other.
@@ -47,6 +45,11 @@ class LinkEndpoints(BrokerConnection):
         self._attach = attach
         self._links = LinkRegistry()
         self._monitor = monitor
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether the client has logged in, or need not."""
+        return self.authorization.logged_in
 
     # Called by link handlers
 
@@ -115,7 +118,7 @@ class LinkEndpoints(BrokerConnection):
             self.broker.count_refusal(error)
             if not isinstance(error, Unauthorized):
                 # Those are logged where tokens are checked.
-                _log.info("namespace %s: link %r refused: %s", self.broker.namespace.name, link.name, error)
+                self.authorization.log_refusal(f"link {link.name!r}", error, level=logging.INFO)
             self.refuse_attach(link, error=error)
             if not self.authorization.logged_in:
                 self._links.refuse_link(handle)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from servicebus_emulator.amqp.transport.packet_loss import lose_packets
 
 if TYPE_CHECKING:
+    from servicebus_emulator.amqp.transport.newcomers import StreamProtocol
     from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts
     from servicebus_emulator.faults import Pace
 
@@ -50,7 +51,7 @@ class PortHandler:
     def __init__(
         self,
         *,
-        make_protocol: Callable[[], asyncio.Protocol],
+        make_protocol: Callable[[], StreamProtocol],
         tls: Callable[[], ssl.SSLContext] | None,
         timeout: float,
         counts: ConnectionCounts,

@@ -11,6 +11,8 @@ from enum import Enum, auto
 from typing import Final, cast
 from urllib.parse import unquote_to_bytes
 
+from servicebus_emulator.amqp.transport.newcomers import SmallReads, StreamProtocol
+
 _AMQP: Final = b"AMQP"
 _AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 _REQUEST_LINE: Final = re.compile(rb"[A-Z]{1,16}(?: .*)?\Z", re.DOTALL)
@@ -18,6 +20,9 @@ _MAX_REQUEST_LINE: Final = 8190
 _MAX_REQUEST_HEAD: Final = 64 * 1024
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n")
 _WEBSOCKET_PATH: Final = b"/$servicebus/websocket"
+
+# What one client can send at once makes the others wait.
+_READ_BYTES: Final = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +86,7 @@ class ConnectionCounts:
         setattr(self, name, getattr(self, name) + 1)
 
 
-class HeadReader(asyncio.Protocol):
+class HeadReader(SmallReads):
     """Collects the first bytes of a connection, within a timeout, until another protocol can take over.
 
     :param choose: returns the protocol to pass the connection to, given its first bytes; None = more are needed.
@@ -90,8 +95,9 @@ class HeadReader(asyncio.Protocol):
     """
 
     def __init__(
-        self, choose: Callable[[bytes], asyncio.Protocol | None], *, timeout: float, counts: ConnectionCounts
+        self, choose: Callable[[bytes], StreamProtocol | None], *, timeout: float, counts: ConnectionCounts
     ) -> None:
+        super().__init__(_READ_BYTES)
         self._choose = choose
         self._timeout = timeout
         self._counts = counts
@@ -134,14 +140,14 @@ class HeadReader(asyncio.Protocol):
 
 
 def protocol_detector(
-    protocols: Mapping[WireProtocol, Callable[[], asyncio.Protocol]], *, timeout: float, counts: ConnectionCounts
+    protocols: Mapping[WireProtocol, Callable[[], StreamProtocol]], *, timeout: float, counts: ConnectionCounts
 ) -> HeadReader:
     """Return a protocol that detects what a client speaks and passes the connection on.
 
     :param protocols: makes the protocol for each :class:`WireProtocol` but the unrecognised.
     """
 
-    def choose(head: bytes) -> asyncio.Protocol | None:
+    def choose(head: bytes) -> StreamProtocol | None:
         protocol = detect_protocol(head)
         if protocol is None:
             return None
@@ -152,7 +158,7 @@ def protocol_detector(
 
 
 def request_head_reader(
-    make_protocol: Callable[[], asyncio.Protocol],
+    make_protocol: Callable[[], StreamProtocol],
     *,
     timeout: float,
     counts: ConnectionCounts,
@@ -166,7 +172,7 @@ def request_head_reader(
     :param max_bytes: the length after which the end of the head is no longer awaited.
     """
 
-    def choose(head: bytes) -> asyncio.Protocol | None:
+    def choose(head: bytes) -> StreamProtocol | None:
         complete = any(end in head for end in _HEAD_ENDS) or len(head) > max_bytes
         return make_protocol() if complete or detect_protocol(head) in _NOT_HTTP else None
 

@@ -18,6 +18,8 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import generate_accept_token
 
+from servicebus_emulator.amqp.transport.newcomers import ClientProtocol
+from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.security.settings import is_foreign_page, is_loopback
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ _MAX_MESSAGE_BYTES: Final = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
-class WebSocketConnection(asyncio.Protocol):
+class WebSocketConnection(ClientProtocol):
     """Serves one client that requests a WebSocket; the first bytes that it is given hold the whole head of a request.
 
     :param make_protocol: returns the protocol to run inside the WebSocket.
@@ -40,13 +42,13 @@ class WebSocketConnection(asyncio.Protocol):
     """
 
     def __init__(
-        self, make_protocol: Callable[[], asyncio.Protocol], *, counts: ConnectionCounts, well_known: bool
+        self, make_protocol: Callable[[], ClientProtocol], *, counts: ConnectionCounts, well_known: bool
     ) -> None:
         self._make_protocol = make_protocol
         self._counts = counts
         self._well_known = well_known
         self._websocket: Connection | None = None
-        self._inner: asyncio.Protocol | None = None
+        self._inner: ClientProtocol | None = None
         self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -84,6 +86,16 @@ class WebSocketConnection(asyncio.Protocol):
         """Forward to the inner protocol."""
         if self._inner is not None:
             self._inner.resume_writing()
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether the client has logged in, or need not."""
+        return self._inner is not None and self._inner.logged_in
+
+    def close_with_error(self, error: BrokerError) -> None:
+        """Forward to the inner protocol."""
+        if self._inner is not None:
+            self._inner.close_with_error(error)
 
     def send(self, data: bytes) -> None:
         """Send bytes as binary messages."""
