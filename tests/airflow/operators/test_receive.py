@@ -86,6 +86,35 @@ def test_a_task_that_fails_after_storing_loses_nothing(
     assert left(pair) == []
 
 
+OF_NOBODY: list[Any] = ["x", [], {"messages": {}}, {"messages": ["a"]}, {"count": 1, "path": "/etc/passwd"}]
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ({"count": "x", "messages": [{"body": "a"}], "path": "/etc/passwd"}, {"count": 1, "messages": [{"body": "a"}]}),
+        *((each, None) for each in OF_NOBODY),
+    ],
+)
+def test_of_what_others_write_into_the_state_only_messages_are_returned(
+    run_dag: RunDag,
+    log_of_failure: LogOfFailure,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: object,
+    expected: dict[str, Any] | None,
+):
+    from servicebus_pair.airflow_runtime.state.accessor import TaskState
+
+    async def get(*_: Any) -> object:
+        return kept
+
+    monkeypatch.setattr(TaskState, "get", get)
+    if expected is None:
+        assert "servicebus_pair/received of the task has no messages" in log_of_failure(receive)
+    else:
+        assert run_task(run_dag, receive)["receive"] == {**expected, "path": None}
+
+
 def test_what_cannot_be_stored_stays_in_the_queue(
     pair: Pair, log_of_failure: LogOfFailure, monkeypatch: pytest.MonkeyPatch
 ):

@@ -48,10 +48,18 @@ class ReceivedMessages:
             )
 
     async def load(self) -> dict[str, Any] | None:
-        """Return the result of an earlier try that kept messages, or ``None``."""
+        """Return the result of an earlier try that kept messages, or ``None``.
+
+        :raises ConfigurationError: the state of the task is not what one kept.
+        """
         kept = await self._state.get(_STATE_KEY) if self._state.available else None
-        if isinstance(kept, Mapping):
-            return dict(kept)
+        if kept is not None:
+            messages = kept.get("messages") if isinstance(kept, Mapping) else None
+            if not isinstance(messages, list) or not all(isinstance(each, Mapping) for each in messages):
+                raise ConfigurationError(
+                    f"state {_STATE_KEY} of the task has no messages: delete it, then clear the task"
+                )
+            return _result(len(messages), messages=messages)
         if self._file is None or not self._file.exists():
             return None
         if self._file.protocol in _OWN_SCHEMES:
