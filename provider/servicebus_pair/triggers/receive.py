@@ -17,7 +17,7 @@ from servicebus_pair.airflow_runtime.airflow_version import AdvanceItem, Advance
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, integer, optional, text
 from servicebus_pair.airflow_runtime.waiting.deferral import PairTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
-from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.errors import PairError, ServiceError
 from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 
@@ -36,6 +36,9 @@ _FAILED_PAUSE: Final = 1.0
 _MAX_OUTSTANDING: Final = 64
 # Where Airflow does not confirm that an event is stored: it does so every second or two.
 _UNCONFIRMED_SECONDS: Final = 10.0
+_MAX_AT_ONCE: Final = 8
+# Beyond ``linger``, while there are always more.
+_MORE_SECONDS: Final = 0.1
 _TOO_LARGE: Final = "TooLargeForEvent"
 _linger = duration(timedelta(0), timedelta(minutes=1))
 
@@ -66,7 +69,7 @@ class _MessageStream(SharedStreamProducer):
         while True:
             try:
                 receiver = await self._open()
-                received = await receiver.receive(max_messages=self._max_messages, linger=self._linger)
+                received = await self._receive(receiver)
                 batches = [
                     _Batch(receiver, part) for part in self._split(await self._without_large(receiver, received))
                 ]
@@ -118,6 +121,26 @@ class _MessageStream(SharedStreamProducer):
             receiver = shared.pair.receiver(self._entity, session_id=self._session_id, dead_letter=self._dead_letter)
             self._receiver = await self._opened.enter_async_context(receiver)
         return self._receiver
+
+    async def _receive(self, receiver: PairReceiver) -> list[InboundMessage]:
+        """Receive until there is enough for an event, first one message and then a few at a time.
+
+        A message may have 100 MB, and all that were asked for are in memory at once.
+        """
+        clock, most = asyncio.get_running_loop().time, 1
+        received = found = await receiver.receive()
+        total, end = sum(map(_size, found)), clock() + self._linger
+        while len(received) < self._max_messages and total < self._max_bytes:
+            wait = max(end - clock(), _MORE_SECONDS if len(found) == most else 0.0)
+            most = min(2 * most, _MAX_AT_ONCE, self._max_messages - len(received))
+            try:
+                found = await receiver.receive(max_messages=most, max_wait=wait, wait_for_primary=False)
+            except ServiceError:
+                break  # the next call meets the failure again
+            if not found:
+                break
+            received, total = [*received, *found], total + sum(map(_size, found))
+        return received
 
     async def _without_large(self, receiver: PairReceiver, messages: Sequence[InboundMessage]) -> list[InboundMessage]:
         large = [message for message in messages if _size(message) > self._max_bytes]

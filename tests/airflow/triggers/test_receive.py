@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from servicebus_pair.core import InboundMessage, PairReceiver
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.queues.servicebus_pair import ServiceBusPairQueueProvider
 from servicebus_pair.triggers import receive
@@ -161,6 +162,31 @@ async def test_what_an_event_cannot_hold_is_dead_lettered_with_a_reason(pair: Pa
         await until_left(pair, "")
     [dead] = await asyncio.to_thread(dead_letters, pair.primary["contoso"], "flights")
     assert dead.startswith("TooLargeForEvent: the event would have more than max_event_bytes=1000")
+
+
+@needs("acknowledged_events")
+async def test_a_few_messages_are_in_memory_at_once_and_no_more_than_an_event_holds(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    calls: list[tuple[int, list[str]]] = []
+    original = PairReceiver.receive
+
+    async def recorded(self: PairReceiver, *, max_messages: int = 1, **options: Any) -> list[InboundMessage]:
+        found = await original(self, max_messages=max_messages, **options)
+        calls.append((max_messages, [str(each.fields["body"]) for each in found]))
+        return found
+
+    monkeypatch.setattr(PairReceiver, "receive", recorded)
+    large = [letter * 30_000 for letter in "vwxyz"]
+    small = [f"small {number}" for number in range(20)]
+    await asyncio.to_thread(send_texts, pair.primary["contoso"], "flights", *large, *small)
+    trigger = ServiceBusReceiveTrigger(**FLIGHTS, max_messages=20, linger=60, max_event_bytes=50_000)
+
+    async with running(trigger) as runner:
+        await runner.wait_for(5)  # each large message has an event, and the last one a small message as well
+        await until_left(pair, [*large, *small])
+    assert [most for most, _ in calls][:8] == [1, 2, 1, 2, 1, 2, 4, 8]
+    assert [body for _, bodies in calls for body in bodies][:20] == [*large, *small][:20]
 
 
 @needs("acknowledged_events")
