@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,11 +58,11 @@ def test_library_snippet_runs(processes: Processes, tmp_path: Path) -> None:
 
 
 FIRST_PAIR, SECOND_PAIR, LIBRARY = (text for _, _, text in blocks("python", quoted=False))
-NAMESPACES, CONNECTION = (text for _, _, text in blocks("json", quoted=False))
+NAMESPACES, CONNECTIONS = (text for _, _, text in blocks("json", quoted=False))
 
 
 def test_example_connection_is_valid() -> None:
-    settings = read_pair_settings(json.loads(CONNECTION)["extra"])
+    settings = read_pair_settings(json.loads(CONNECTIONS)["contoso_pair"]["extra"])
     assert (settings.primary.namespace, settings.secondary.administration) == ("contoso", "127.0.0.1:5301")
 
 
@@ -129,7 +131,7 @@ def test_quick_start_survives_an_outage_recovers_by_itself_and_adds_a_pair(
     assert '"$CLONE/provider/servicebus_emulator" "$CLONE"' in install
     ports = run_commands(serve.splitlines(), processes=processes, cwd=tmp_path)
     terminal = Terminal(tmp_path, ports, PortReservation().next_free(28080))
-    (tmp_path / "pair.json").write_text(with_actual_ports(CONNECTION, ports))
+    (tmp_path / "connections.json").write_text(with_actual_ports(CONNECTIONS, ports))
     (tmp_path / "airflow" / "dags").mkdir(parents=True)
     first_send = "provider/servicebus_pair/example_dags/first_send.py"
     snippets = [text for source, _, text in blocks("python", quoted=True) if source == first_send]
@@ -144,6 +146,10 @@ def test_quick_start_survives_an_outage_recovers_by_itself_and_adds_a_pair(
     assert len(re.findall("DagRun Finished: .* state=success, run_type=manual", output)) == 4, output
     for shown in ("entity=briefings sent=2 of=2 primary=2 diverted=0", "primary=0 diverted=2", "moved=2"):
         assert shown in section
+    with closing(sqlite3.connect(tmp_path / "airflow" / "airflow.db")) as database:
+        audit_log = str(database.execute("SELECT event, extra FROM log").fetchall())
+    assert "connections_import" in audit_log
+    assert "SAS_KEY_VALUE" not in audit_log
 
     pairs = tmp_path / "airflow" / "dags" / "pairs.py"
     pairs.write_text(FIRST_PAIR)
