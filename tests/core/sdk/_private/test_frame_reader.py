@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp.error import AMQPException
 
-from servicebus_pair.core.sdk._private import frame_reader
+from servicebus_pair.core.sdk._private import turns
 from servicebus_pair.core.sdk._private.frame_reader import FrameReader, mapped_error
 from tests.core.support.frames import FrameConnection
 
@@ -44,7 +44,7 @@ async def test_a_frame_is_taken_or_given_to_the_sdk() -> None:
 
 
 async def test_others_get_a_turn_while_many_frames_are_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_reader, "_MAX_PROCESSING", 0.0)
+    monkeypatch.setattr(turns, "_MAX_PASS", 0.0)
     connection, taken, seen = FrameConnection(), list[bytes](), list[int]()
     frames = reader(connection, taken)
     connection.reader.feed_data(TRANSFER * 9)

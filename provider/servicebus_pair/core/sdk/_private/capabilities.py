@@ -18,6 +18,7 @@ from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk._private.decode_limits import limit_arrays, limit_messages
 from servicebus_pair.core.sdk._private.frame_checks import limit_frames
 from servicebus_pair.core.sdk._private.sender_patches import limit_settlements
+from servicebus_pair.core.sdk._private.turns import take_turns
 
 _log = get_logger(__name__)
 TESTED_VERSIONS: Final = ("7.15.0",)
@@ -40,6 +41,7 @@ def fast_path() -> bool:
         limit_frames()
         limit_messages()
         limit_settlements()
+        take_turns()
         return True
     _log.warning(
         "azure-servicebus %s is used through its public interface only, which is slower: %s", __version__, reason

@@ -19,14 +19,13 @@ from typing import Any, Final
 
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk._private.frame_checks import check_frame_size, checked
+from servicebus_pair.core.sdk._private.turns import share_of
 
 _log = get_logger(__name__)
 # The SDK's state of a link that is attached.
 _ATTACHED: Final = 3
 _CHUNK_BYTES: Final = 2**18
 _FRAME_HEADER_BYTES: Final = 8
-# Seconds that frames are dealt with before others get a turn.
-_MAX_PROCESSING: Final = 0.05
 _read_size: Final = Struct(">I").unpack_from
 _read_channel: Final = Struct(">H").unpack_from
 
@@ -45,6 +44,7 @@ class FrameReader:
         self._connection = connection
         self._take_frame = take_frame
         self._lock = asyncio.Lock()
+        self._share = share_of(connection)
         # Another object after each read.
         self._last_read = object()
         # Bytes that the SDK had read and not used.
@@ -107,8 +107,7 @@ class FrameReader:
     async def _process(self) -> bool:
         """Deal with all complete frames of the buffer; return whether there was one."""
         data, length = self._buffer, len(self._buffer)
-        take_frame, any_processed = self._take_frame, False
-        deadline = now() + _MAX_PROCESSING
+        take_frame, share, any_processed = self._take_frame, self._share, False
         while length - self._position >= _FRAME_HEADER_BYTES:
             start = self._position
             (size,) = _read_size(data, start)
@@ -116,14 +115,13 @@ class FrameReader:
             end = start + size
             if end > length:
                 break
+            await share.turn()
             # Before it is dealt with: it would be again, if that is cancelled.
             self._position, any_processed = end, True
             performative = start + 4 * data[start + 4]
             if performative < end and not take_frame(data, performative, end):
                 await self._give_to_sdk(data, start, performative, end)
-            if now() > deadline:
-                await asyncio.sleep(0)
-                deadline = now() + _MAX_PROCESSING
+        share.end()
         return any_processed
 
     async def _give_to_sdk(self, data: bytes, start: int, performative: int, end: int) -> None:
