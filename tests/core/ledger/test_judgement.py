@@ -51,7 +51,7 @@ def test_changed_body_is_a_loss():
     judgement, reasons = judge(replace(FINE, altered=2), Evidence())
     assert (judgement, reasons) == (
         Judgement.LOST,
-        ("2 messages are altered: a copy has another body than was sent",),
+        ("2 messages are altered: a copy has another body, or another message its id",),
     )
 
 

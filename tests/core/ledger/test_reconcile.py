@@ -200,13 +200,25 @@ def test_topic_message_is_delivered_when_every_subscription_has_it():
     [
         (("a",), ("a", "a"), False),
         (("a",), ("a", "b"), True),
-        (("a",), (None,), False),
+        (("a",), (None,), True),
+        (("a",), (), False),
         ((None,), ("b",), False),
-        (("a", None), ("b",), False),
-        (("a", "b"), ("c",), False),
+        (("a", None), ("b",), True),
+        (("a", "b"), ("c",), True),
+        (("a", "b"), ("b",), False),
         ((), ("c",), False),
     ],
-    ids=["same", "changed", "no data body", "old record", "one old record", "id used twice", "no record"],
+    ids=[
+        "same",
+        "changed",
+        "a value in place of data",
+        "consumed",
+        "values are not compared",
+        "neither data nor value",
+        "of no sender",
+        "repeated, and the first is consumed",
+        "no record",
+    ],
 )
 def test_changed_body_is_found_by_its_digest(
     sent: tuple[str | None, ...], found: tuple[str | None, ...], altered: bool
@@ -215,6 +227,29 @@ def test_changed_body_is_found_by_its_digest(
         *(replace(HERE, digest=each) for each in found), sent=tuple(replace(DIRECT, digest=each) for each in sent)
     )
     assert (verdict.altered, Totals.of(verdict).altered) == (altered, int(altered))
+
+
+@pytest.mark.parametrize(
+    ("found", "altered"),
+    [("a", [None, "victim"]), ("v", [None, "other"]), ("av", []), ("", []), ("x", [None, "victim", "other"])],
+    ids=["of the other", "of the victim", "of both", "consumed", "of nobody"],
+)
+def test_the_message_of_another_run_does_not_stand_in_for_that_of_its_own(found: str, altered: list[str | None]):
+    history = History(
+        "m",
+        QUEUE,
+        (replace(DIRECT, run="other", digest="a"), replace(DIVERTED, run="victim", digest="v")),
+        found=tuple(replace(HERE, digest=each) for each in found),
+    )
+    verdicts = {run: classify(history, receiving_entities=[QUEUE], run=run) for run in (None, "victim", "other")}
+    assert [run for run, verdict in verdicts.items() if verdict.altered] == altered
+
+
+def test_a_receipt_has_no_body_to_compare():
+    receipt = Found("", Location.RECEIPT)
+    assert not verdict_on(receipt, sent=(replace(DIRECT, digest="a"),)).altered
+    in_a_tap = replace(receipt, place="flights/Subscriptions/tap")
+    assert verdict_on(in_a_tap, sent=(replace(DIRECT, digest="a"),)).altered
 
 
 def test_copy_outside_the_receiving_entities_is_an_error():

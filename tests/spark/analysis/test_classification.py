@@ -119,6 +119,7 @@ def test_engine_agrees_with_the_pure_rules(run: str | None, examined: tuple[str,
             receiving_entities=PATHS[each.entity],
             incidents=INCIDENTS[each.entity],
             examined_spools=examined,
+            run=run,
         )
         for each in histories
         if (each.sent or each.syphoned or each.found)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from pyspark.sql import SparkSession
 
 from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
@@ -19,7 +20,7 @@ from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, Rout
 from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.interfaces import SystemClock
 from servicebus_pair.core.model.options import PairOptions
-from servicebus_pair.core.protocol.amqp_message import new_message
+from servicebus_pair.core.protocol.amqp_message import body_digest, new_message
 from servicebus_pair.core.spool.spool import open_spool
 from servicebus_pair.spark.jobs import reconcile as job
 from tests.spark.conftest import Pair
@@ -140,13 +141,29 @@ async def test_lost_and_changed_messages_set_exit_status_1(planted: Planted, cap
     with Ledger(planted.folder / "ledger", run="tuesday") as ledger:
         ledger.observe(MessagesAccepted(queue, Route.BACKLOG, "contoso/x-servicebus-transfer/0", (LOST,), 1.0))
         ledger.observe(MessagesAccepted(queue, Route.PRIMARY, None, (CHANGED,), 1.0))
-    send_copies(planted.pair, queue, ServiceBusMessage(b"changed", message_id=CHANGED.message_id))
-    assert planted.reconcile("--run", "tuesday", entities=queue)[0] == 1
-    assert error(capsys).endswith(
-        "1 message is lost: diverted, in no backlog queue, and never moved; 1 message is altered: a copy has another "
-        f"body than was sent; such as: {queue} gone, {queue} changed\n"
+        ledger.observe(MessagesAccepted(queue, Route.PRIMARY, None, (VALUE, SHARED), 1.0))
+    with Ledger(planted.folder / "ledger", run="of somebody else") as ledger:
+        body = b"of somebody else"
+        digest = body_digest(new_message(body))
+        ledger.observe(MessagesAccepted(queue, Route.PRIMARY, None, (replace(SHARED, digest=digest),), 1.0))
+    send_copies(
+        planted.pair,
+        queue,
+        ServiceBusMessage(b"changed", message_id=CHANGED.message_id),
+        AmqpAnnotatedMessage(value_body="x", properties=AmqpMessageProperties(message_id=VALUE.message_id)),
+        ServiceBusMessage(body, message_id=SHARED.message_id),
     )
+    assert planted.reconcile("--run", "tuesday", entities=queue)[0] == 1
+    reasons, _, examples = error(capsys).rpartition("; such as: ")
+    assert reasons.endswith(
+        "1 message is lost: diverted, in no backlog queue, and never moved; 3 messages are altered: a copy has another "
+        "body, or another message its id"
+    )
+    assert {each.removeprefix(f"{queue} ") for each in examples.strip().split(", ")} == {
+        *("gone", "changed", "value", "shared")
+    }
     assert "1 message is lost." in planted_page(planted)
+    assert planted.reconcile("--run", "of somebody else", entities=queue)[0] == 0
 
 
 @pytest.mark.slow
@@ -179,7 +196,7 @@ async def test_what_waits_in_the_spool_of_another_machine_is_not_lost_but_not_pr
     assert (status, "1 message is lost" in text, unseen in text) == (1, True, True)
 
 
-LOST, CHANGED = MessageRef("gone", 100, "0f"), MessageRef("changed", 100, "0f")
+LOST, CHANGED, VALUE, SHARED = (MessageRef(each, 100, "0f") for each in ("gone", "changed", "value", "shared"))
 
 
 def error(capsys: pytest.CaptureFixture[str]) -> str:

@@ -66,7 +66,8 @@ def _losses(totals: Totals) -> Iterator[str]:
     if totals.lost:
         yield f"{totals.lost} {_messages_are(totals.lost)} lost: diverted, in no backlog queue, and never moved"
     if totals.altered:
-        yield f"{totals.altered} {_messages_are(totals.altered)} altered: a copy has another body than was sent"
+        altered = f"{totals.altered} {_messages_are(totals.altered)} altered"
+        yield f"{altered}: a copy has another body, or another message its id"
 
 
 def _gaps(totals: Totals, evidence: Evidence) -> Iterator[str]:

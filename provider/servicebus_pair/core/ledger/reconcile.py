@@ -133,7 +133,8 @@ class Verdict:
     :param moved_at: first move out of the backlog.
     :param incident: number of the entity's incident in which it was first diverted.
     :param receipts: number of receipts.
-    :param altered: a copy has another body than the sender recorded.
+    :param altered: a copy has a body that no sender recorded, or the body that a run recorded for an id that other runs
+        have used as well is in none of the copies.
     """
 
     message_id: str
@@ -158,12 +159,14 @@ def classify(
     receiving_entities: Sequence[str],
     incidents: Sequence[Incident] = (),
     examined_spools: Collection[str] = (),
+    run: str | None = None,
 ) -> Verdict:
     """Classify one message.
 
     :param receiving_entities: path of the queue itself, or paths of all subscriptions of the topic.
     :param incidents: of the entity, in chronological order.
     :param examined_spools: names of the spools whose messages are among the copies.
+    :param run: whose bodies are compared with those of the copies; those of all runs if not given.
     :raises ValueError: there is no receiving entity, or a copy was found in another one.
     """
     copies = _Copies.of(history, receiving_entities)
@@ -182,7 +185,7 @@ def classify(
         moved_at=min((syphoned.at for syphoned in _moves_home(history)), default=None),
         incident=_incident_number(history, incidents),
         receipts=copies.receipts,
-        altered=_is_altered(history),
+        altered=_is_altered(history, run),
     )
 
 
@@ -280,12 +283,16 @@ def _wait_seconds(history: History) -> float | None:
     return max(0.0, arrived - min(sent.at for sent in history.sent))
 
 
-def _is_altered(history: History) -> bool:
-    # An id that was used for several bodies says nothing about any of them.
-    digests = {sent.digest for sent in history.sent}
-    if len(digests) != 1 or None in digests:
+def _is_altered(history: History, run: str | None) -> bool:
+    recorded = {sent.digest for sent in history.sent}
+    # A consumer's receipt has no place and no body.
+    found = {each.digest for each in history.found if each.place or each.digest is not None}
+    if not found or recorded <= {None}:
         return False
-    return any(found.digest is not None and found.digest not in digests for found in history.found)
+    # Repeated in one run, a message may have another body, and its first copy may have been consumed.
+    shared = len({sent.run for sent in history.sent}) > 1
+    wanted = {sent.digest for sent in history.sent if run in (None, sent.run)}
+    return not found <= recorded or (shared and not wanted <= found)
 
 
 def _incident_number(history: History, incidents: Sequence[Incident]) -> int | None:

@@ -7,7 +7,7 @@ the result with the pure rules, message by message.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from servicebus_pair.spark.base.arrow_schema import RowSchema
 
 _KEY: Final = ("entity", "id")
 _LIVE: Final = (Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED)
+_SUMMED: Final = ("dead", "waiting", "backlog_dead", "in_spool", "receipts", "undigested_found")
 # Of one entity; the last is all that follow. Each diverted message is compared with those of its entity.
 _MAX_INCIDENTS: Final = 1000
 _INCIDENT_SCHEMA: Final = RowSchema({"entity": "string", "number": "bigint", "began": "double", "ended": "double"})
@@ -121,8 +122,10 @@ def _recorded(records: DataFrame, *, run: str | None) -> DataFrame:
         F.min(F.when(spooled, F.col("at"))).alias("spooled_at"),
         F.min(F.when(moved, F.col("at"))).alias("moved_at"),
         F.coalesce(F.bool_or(sent & (F.col("run") == run)), F.lit(False)).alias("wanted"),  # noqa: FBT003
-        F.count_if(sent & F.col("digest").isNull()).alias("undigested"),
-        *_least_and_greatest(F.when(sent, _digest()), "digest_sent"),
+        *_bodies(sent, "sent"),
+        *_bodies(sent if run is None else sent & (F.col("run") == run), "wanted"),
+        F.min(F.when(sent, F.xxhash64("run"))).alias("digest_run_least"),
+        F.max(F.when(sent, F.xxhash64("run"))).alias("digest_run_greatest"),
     )
 
 
@@ -142,25 +145,27 @@ def _found(found: DataFrame) -> DataFrame:
             F.count_if(location == str(Location.BACKLOG_DEAD_LETTER)).alias("backlog_dead"),
             F.count_if(location == str(Location.SPOOL)).alias("in_spool"),
             F.count_if(location == str(Location.RECEIPT)).alias("receipts"),
-            *_least_and_greatest(_digest(), "digest_found"),
+            *_bodies(
+                (location != str(Location.RECEIPT)) | (F.col("place") != "") | F.col("digest").isNotNull(), "found"
+            ),
         )
     )
     return by_place.groupBy(*_KEY).agg(
         F.count_if(F.col("live") > 0).alias("live_places"),
         F.max(F.col("live") + F.col("dead")).alias("most"),
-        *(F.sum(name).alias(name) for name in ("dead", "waiting", "backlog_dead", "in_spool", "receipts")),
+        *(F.sum(name).alias(name) for name in _SUMMED),
         F.min("digest_found_least").alias("digest_found_least"),
         F.max("digest_found_greatest").alias("digest_found_greatest"),
     )
 
 
-def _digest() -> Column:
-    # A number, because aggregates of texts cannot be updated in place.
-    return F.when(F.col("digest").isNotNull(), F.xxhash64("digest"))
-
-
-def _least_and_greatest(value: Column, name: str) -> tuple[Column, Column]:
-    return F.min(value).alias(f"{name}_least"), F.max(value).alias(f"{name}_greatest")
+def _bodies(condition: Column, name: str) -> Iterator[Column]:
+    """Yield aggregates of the digests of rows: how many have none, and the least and greatest."""
+    # Numbers, because aggregates of texts cannot be updated in place.
+    digest = F.when(condition & F.col("digest").isNotNull(), F.xxhash64("digest"))
+    yield F.count_if(condition & F.col("digest").isNull()).alias(f"undigested_{name}")
+    yield F.min(digest).alias(f"digest_{name}_least")
+    yield F.max(digest).alias(f"digest_{name}_greatest")
 
 
 def _outcome(paths: Mapping[str, tuple[str, ...]]) -> Column:
@@ -207,10 +212,19 @@ def _wait_seconds() -> Column:
 
 
 def _is_altered() -> Column:
-    sent = F.col("digest_sent_least")
-    known = (F.col("undigested") == 0) & (sent == F.col("digest_sent_greatest"))
-    differs = (F.col("digest_found_least") != sent) | (F.col("digest_found_greatest") != sent)
-    return F.coalesce(known & differs, F.lit(False))  # noqa: FBT003
+    known = F.col("digest_sent_least").isNotNull()
+    any_found = F.col("digest_found_least").isNotNull() | (F.col("undigested_found") > 0)
+    shared = F.col("digest_run_least") != F.col("digest_run_greatest")
+    altered = ~_is_among("found", "sent") | (shared & ~_is_among("wanted", "found"))
+    return F.coalesce(known & any_found & altered, F.lit(False))  # noqa: FBT003
+
+
+def _is_among(inner: str, outer: str) -> Column:
+    """Return whether all bodies of one kind are among those of another; of more than two, the least and greatest."""
+    ends = [F.col(f"digest_{outer}_least"), F.col(f"digest_{outer}_greatest")]
+    values = [F.col(f"digest_{inner}_least"), F.col(f"digest_{inner}_greatest")]
+    first, last = (each.isNull() | F.coalesce(each.isin(*ends), F.lit(False)) for each in values)  # noqa: FBT003
+    return first & last & ((F.col(f"undigested_{inner}") == 0) | (F.col(f"undigested_{outer}") > 0))
 
 
 def _with_incident(histories: DataFrame, incidents: Mapping[str, Sequence[Incident]]) -> DataFrame:
