@@ -8,6 +8,7 @@ from datetime import timedelta
 from math import inf
 from typing import Any
 
+from servicebus_pair.airflow_runtime.reserved_keys import RESERVED_KEYS
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, mapping, optional, text
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
@@ -61,6 +62,7 @@ class MessageAvailableTrigger(DeferralTrigger):
                 shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id)) as shared,
                 shared.pair.receiver(self.entity, session_id=self.session_id, dead_letter=self.dead_letter) as receiver,
             ):
+                receiver.reserved_keys = RESERVED_KEYS
                 found = await receiver.receive(
                     properties=self.properties, max_wait=inf if self.max_wait is None else self.max_wait
                 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from servicebus_pair.airflow_runtime.airflow_version import AdvanceItem, AdvanceOutcome, SharedStreamProducer
+from servicebus_pair.airflow_runtime.reserved_keys import RESERVED_KEYS
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, integer, optional, text
 from servicebus_pair.airflow_runtime.waiting.deferral import PairTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
@@ -119,6 +120,7 @@ class _MessageStream(SharedStreamProducer):
         if self._receiver is None:
             shared = await self._opened.enter_async_context(shared_pair(ServiceBusPairHook(self._conn_id)))
             receiver = shared.pair.receiver(self._entity, session_id=self._session_id, dead_letter=self._dead_letter)
+            receiver.reserved_keys = RESERVED_KEYS
             self._receiver = await self._opened.enter_async_context(receiver)
         return self._receiver
 

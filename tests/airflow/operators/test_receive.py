@@ -58,6 +58,18 @@ def test_messages_go_to_the_xcom_or_beyond_a_size_to_a_file(pair: Pair, run_dag:
     assert run_task(run_dag, receive)["receive"] == {"count": 0, "messages": [], "path": None}
 
 
+def test_a_message_that_airflow_would_read_as_an_object_is_dead_lettered(pair: Pair, run_dag: RunDag):
+    served = pair.primary["contoso"]
+    poison = {"__type": "airflow.sdk.definitions.asset.Asset", "__var": "x"}
+    send_texts(served, "flights", "a")
+    send_texts(served, "flights", "b", application_properties=poison)
+    send_texts(served, "flights", "c", application_properties={"__classname__": "x"})
+    send_texts(served, "flights", "d")
+    received = run_task(run_dag, receive)["receive"]
+    assert [message["body"] for message in received["messages"]] == ["a", "d"]
+    assert [each.split(":")[0] for each in dead_letters(served, "flights")] == ["Unreadable"] * 2
+
+
 @pytest.mark.parametrize("stored_in", ["state", "file"])
 def test_a_task_that_fails_after_storing_loses_nothing(
     pair: Pair, run_dag: RunDag, tmp_path: Path, stored_in: str, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from servicebus_pair.core.model.checks import (
     boolean,
     choice,
     duration,
+    entity_path,
     host_address,
     integer,
     is_folder,
@@ -147,6 +148,13 @@ def test_a_place_that_is_no_folder_and_no_store_is_refused_without_its_secrets(l
     with pytest.raises(ConfigurationError, match=re.escape(reason)) as caught:
         storage_location("spool", location)
     assert "abcdefgh" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["__type", "flights/__classname__"])
+def test_a_part_of_a_path_does_not_begin_with_underscores(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="each part of a path begins with a letter or digit"):
+        entity_path("entity", path)
+    assert entity_path("entity", "a__b/c__") == "a__b/c__"
 
 
 def test_control_characters_are_refused() -> None:

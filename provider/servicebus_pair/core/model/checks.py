@@ -146,7 +146,10 @@ def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not 
 
 def entity_path(name: str, value: Any) -> str:
     """Check the path of a queue, topic or subscription."""
-    return non_empty_text(name, value, meaning="the path of a queue or topic")
+    path = non_empty_text(name, value, meaning="the path of a queue or topic")
+    if path.startswith("__") or "/__" in path:
+        raise ConfigurationError(f"{name} is {value!r}: each part of a path begins with a letter or digit")
+    return path
 
 
 # fsspec opens them, and some call a host or read a file at once; no spool can be there, or it ends with its process.

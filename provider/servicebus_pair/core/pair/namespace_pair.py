@@ -104,9 +104,7 @@ class NamespacePair(BacklogManagement):
     async def __aenter__(self) -> Self:
         await self._wait_until_closed()
         if self._shared is not None:
-            raise ConfigurationError(
-                "the pair is open already: share it, or create another one with the same endpoints"
-            )
+            raise ConfigurationError("the pair is open already: share it, or create another one with its endpoints")
         most = self.options.max_idle_connections
         primary = NamespaceClient(self.primary, meter=self.meter, max_idle_connections=most)
         secondary = NamespaceClient(

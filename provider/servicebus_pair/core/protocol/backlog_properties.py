@@ -27,8 +27,9 @@ SCHEDULED: Final = "x-ms-scheduledenqueuetimeutc"
 TYPE_NOTES: Final = "x-servicebus-pair-types"
 ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
 RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
-# Control characters, what an entity's name cannot contain, and segments such as $management or $DeadLetterQueue.
-_NOT_AN_ENTITY: Final = re.compile(rf"{CONTROL_CHARACTERS.pattern}|[?#@\\*]|(^|/)\$")
+# Control characters, what an entity's name cannot contain, and segments such as $management or $DeadLetterQueue. Each
+# begins with a letter or digit: mappings with keys such as __type, by entity, would be taken for objects of a class.
+_NOT_AN_ENTITY: Final = re.compile(rf"{CONTROL_CHARACTERS.pattern}|[?#@\\*]|(^|/)(\$|__)")
 _MAX_PATH_CHARACTERS: Final = 260
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)

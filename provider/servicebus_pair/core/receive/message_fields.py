@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -29,7 +29,7 @@ _PROPERTIES: Final = {
 
 
 class UnreadableMessageError(ValueError):
-    """A message has a value that JSON cannot hold."""
+    """A message has a value that JSON cannot hold, or a reserved key."""
 
 
 def message_fields(message: AmqpMessage) -> dict[str, Any]:
@@ -43,6 +43,18 @@ def message_fields(message: AmqpMessage) -> dict[str, Any]:
         return _fields(message)
     except RecursionError:
         raise UnreadableMessageError("its values are nested too deeply") from None
+
+
+def check_keys(value: Any, reserved: Collection[str]) -> None:
+    """Check that no mapping in a JSON value has a reserved key. :raises UnreadableMessageError: one has."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in reserved:
+                raise UnreadableMessageError(f"a mapping in it has the key {key}, which is reserved")
+            check_keys(each, reserved)
+    elif isinstance(value, list):
+        for each in value:
+            check_keys(each, reserved)
 
 
 def _fields(message: AmqpMessage) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -15,7 +15,7 @@ from servicebus_pair.core.model.errors import ConfigurationError, LockLostError,
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.protocol.amqp_message import is_ping
-from servicebus_pair.core.receive.message_fields import UnreadableMessageError, message_fields
+from servicebus_pair.core.receive.message_fields import UnreadableMessageError, check_keys, message_fields
 from servicebus_pair.core.receive.message_locks import MessageLocks
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
@@ -74,6 +74,7 @@ class PairReceiver:
     :param entity: path of a queue, or ``topic/Subscriptions/name``.
     :param session_id: receive one session; :data:`NEXT_SESSION` for one after the other.
     :param dead_letter: receive from the dead-letter queue.
+    :ivar reserved_keys: a message with one of these, in its properties or in a map of its body, is unreadable.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class PairReceiver:
         self._clock = context.clock
         self._session_id = session_id
         self._dead_letter = dead_letter
+        self.reserved_keys: Collection[str] = frozenset()
         self._link: ReceiveLink | None = None
         self._urgent = 0
         self._locks = MessageLocks(self._renew, entity=entity, clock=context.clock)
@@ -121,8 +123,8 @@ class PairReceiver:
     ) -> list[InboundMessage]:
         """Receive up to ``max_messages``.
 
-        A message with a value that JSON cannot hold is dead-lettered as ``Unreadable``; among the dead letters it stays
-        where it is.
+        A message with a value that JSON cannot hold, or a reserved key, is dead-lettered as ``Unreadable``; among the
+        dead letters it stays where it is.
 
         :param max_wait: seconds until the first message; the time during which the primary is down does not count.
         :param linger: seconds to wait for more once there is one.
@@ -249,6 +251,7 @@ class PairReceiver:
     async def _readable(self, received: ReceivedMessage) -> list[InboundMessage]:
         try:
             fields = _all_fields(received)
+            check_keys(fields, self.reserved_keys)
         except UnreadableMessageError as error:
             if self._dead_letter:
                 self._aside.add(received)

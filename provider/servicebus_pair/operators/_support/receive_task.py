@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from servicebus_pair.airflow_runtime.airflow_version import conf
 from servicebus_pair.airflow_runtime.pair_task import PairTask
+from servicebus_pair.airflow_runtime.reserved_keys import RESERVED_KEYS
 from servicebus_pair.airflow_runtime.validators import (
     boolean,
     duration,
@@ -85,6 +86,7 @@ class BaseReceiveOperator(PairTask):
                 dead_letter=boolean("dead_letter", self.dead_letter),
             ) as receiver,
         ):
+            receiver.reserved_keys = RESERVED_KEYS
             yield receiver
 
     async def receive(self, receiver: PairReceiver, *, resumed: bool) -> list[InboundMessage] | None:
