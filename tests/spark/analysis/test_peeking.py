@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
+from uuid import UUID
 
 import proton
 import pytest
@@ -55,6 +56,19 @@ async def test_undecodable_message_is_counted_and_its_neighbors_are_read(tmp_pat
         waiting = [f"m{number}" for number in (*range(before), 8, 9)]
         assert in_backlog == Counter([*(("backlog", each) for each in waiting), (UNREADABLE, None)])
         assert arrived == Counter([(UNREADABLE, None)])
+
+
+async def test_ids_that_are_no_texts_are_read_as_the_ledger_has_them(tmp_path: Path) -> None:
+    ids = {7: "7", UUID(int=1): str(UUID(int=1)), b"\xff": "\\xff"}
+    async with open_local_pair("flights", unchecked=True) as both:
+        reference = settings(both, tmp_path)
+        for path, namespace in (("flights", both.primary), (BACKLOG, both.secondary)):
+            bad = [proton.Message(id=each, body="x", properties={"x-ms-path": "flights"}) for each in ids]
+            await asyncio.to_thread(send_raw, namespace, path, *bad)
+
+        assert set(await asyncio.to_thread(peeked, reference, None)) == {("backlog", each) for each in ids.values()}
+        arrived = await asyncio.to_thread(peeked, reference, [ReceivingEntity("flights", "flights")])
+        assert set(arrived) == {("active", each) for each in ids.values()}
 
 
 async def test_section_6_every_session_of_the_backlog_is_read_and_one_that_a_syphon_holds_is_waited_for(

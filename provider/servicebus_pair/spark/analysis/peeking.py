@@ -28,7 +28,6 @@ from servicebus_pair.core.protocol import (
     body_digest,
     is_session_queue,
     queues_in_use,
-    to_text,
 )
 from servicebus_pair.core.sdk import MessageState, ReceivedMessage
 from servicebus_pair.core.spool import open_spool
@@ -140,7 +139,14 @@ def spool_task(reference: PairReference) -> Iterator[pa.RecordBatch]:
 
 
 def _message_id(message: AmqpMessage) -> str | None:
-    return None if message.properties is None else to_text(message.properties.message_id)
+    return None if message.properties is None else _text(message.properties.message_id)
+
+
+def _text(value: Any) -> str | None:
+    """Return an id, which AMQP also has as a number, UUID or bytes, as the ledger has it."""
+    if value is None:
+        return None
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _backlog_queues(settings: PairSettings, diverted: Sequence[str], recorded: Sequence[str]) -> list[_Queue]:
@@ -235,6 +241,7 @@ def _marker(queue: _Queue, location: str) -> dict[str, Any]:
 
 def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
     location: str
+    message_id = _text(message.message_id)
     if is_ping(message.content_type):
         location = PING
     elif queue.tap:
@@ -246,10 +253,10 @@ def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
     return {
         "entity": message.destination if queue.entity is None else queue.entity,
         # Messages without an id are not copies of one another, so each gets an id of its own.
-        "id": f"(none) {queue.path} {message.sequence_number}" if message.message_id is None else message.message_id,
+        "id": f"(none) {queue.path} {message.sequence_number}" if message_id is None else message_id,
         "place": queue.path,
         "location": str(location),
-        "session": message.session_id,
+        "session": _text(message.session_id),
         "number": message.sequence_number,
         "digest": message.digest,
     }
