@@ -11,7 +11,7 @@ from aiohttp import web
 from servicebus_emulator.admin.access_control import Handler, Route, check_host, require_manage, require_this_host
 from servicebus_emulator.admin.fault_routes import add_fault_routes
 from servicebus_emulator.admin.http_faults import apply_fault
-from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
+from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue, without_tracebacks
 from servicebus_emulator.admin.operations import Administration, error_response
 from servicebus_emulator.admin.requests import Request, Response
 from servicebus_emulator.admin.token_endpoint import token_routes
@@ -58,7 +58,9 @@ def admin_application(
         try:
             _authorize(authorizer, request=request)
         except Unauthorized as error:
-            _log.warning("namespace %s: %s %s refused: %s", namespace.name, request.method, request.path, error)
+            _log.warning(
+                "namespace %s: %s %.300s refused: %.1000s", namespace.name, request.method, request.path, error
+            )
             return _http_response(error_response(error.status, reason=str(error)))
         return _http_response(await _administer(administration, request=request))
 
@@ -71,7 +73,7 @@ def admin_application(
 
         return handle
 
-    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[without_tracebacks])
     for route in (*routes, *token_routes(authorizer.issuer)):
         application.router.add_route(route.method, route.path, dispatch(route), expect_handler=send_continue)
     if fault_injector is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -34,24 +35,65 @@ class _ClientErrorFilter(logging.Filter):
         return False
 
 
+_OPTIONS: Final[dict[str, Any]] = {
+    "access_log": None,
+    "logger": _log,
+    "keepalive_timeout": _KEEP_ALIVE_SECONDS,
+    "lingering_time": _LINGERING_SECONDS,
+    "auto_decompress": False,
+}
+
 _log.addFilter(_ClientErrorFilter())
 
 
 def started_runner(application: web.Application) -> web.AppRunner:
     """Return what makes the protocols of an application that has nothing to wait for when it starts."""
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        logger=_log,
-        shutdown_timeout=_SHUTDOWN_SECONDS,
-        keepalive_timeout=_KEEP_ALIVE_SECONDS,
-        lingering_time=_LINGERING_SECONDS,
-    )
+    runner = web.AppRunner(application, shutdown_timeout=_SHUTDOWN_SECONDS)
     try:
         runner.setup().send(None)
     except StopIteration:
         return runner
     raise RuntimeError("the application waits for something at its start; allowed: nothing")
+
+
+class HttpProtocol(web.RequestHandler):
+    """Serves one connection, and keeps nothing of bytes that are no HTTP.
+
+    The traceback of such an error holds the bytes, in a reference cycle with the error.
+
+    :param server: the server of a runner.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, server: web.Server) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the bytes."""
+        super().data_received(data)
+        for message, _ in self._messages:
+            error = getattr(message, "exc", None)
+            if error is not None:
+                error.with_traceback(None)
+
+
+@web.middleware
+async def without_tracebacks(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer a request that is refused by an exception.
+
+    aiohttp would keep the exception, whose traceback holds the body, in a reference cycle.
+    """
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.Response(status=error.status, reason=error.reason, text=error.text, headers=error.headers)
+    except ConnectionError as error:
+        error.with_traceback(None)
+        _log.info("a request could not be served: %s", type(error).__name__)
+        return web.Response(status=400)  # to nobody
 
 
 async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
@@ -60,8 +102,12 @@ async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> byt
     :param limit: its largest size in bytes.
     :raises HTTPRequestTimeout: it did not; the connection is closed.
     :raises HTTPRequestEntityTooLarge: it is larger.
+    :raises HTTPUnsupportedMediaType: it is compressed.
     :raises HTTPBadRequest: it is not encoded as its header says.
     """
+    coding = request.headers.get("Content-Encoding", "identity")
+    if coding.lower() != "identity":
+        raise web.HTTPUnsupportedMediaType(text=f"Content-Encoding is {coding[:100]!r}; allowed: identity")
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):

@@ -83,11 +83,11 @@ class HttpServer:
             await self._runner.cleanup()
 
     def _make_protocol(self) -> asyncio.Protocol:
-        if self._runner is None:
-            from servicebus_emulator.admin.http_requests import started_runner
+        from servicebus_emulator.admin.http_requests import HttpProtocol, started_runner
 
+        if self._runner is None:
             self._runner = started_runner(self._make_application())
         server = self._runner.server
         if server is None:
             raise RuntimeError(f"{self._label} is stopped")
-        return server()
+        return HttpProtocol(server)

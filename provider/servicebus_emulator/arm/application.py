@@ -11,7 +11,7 @@ from aiohttp import web
 
 from servicebus_emulator.admin.access_control import check_host
 from servicebus_emulator.admin.http_faults import apply_fault
-from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue
+from servicebus_emulator.admin.http_requests import MAX_BODY_BYTES, read_body, send_continue, without_tracebacks
 from servicebus_emulator.arm.addresses import Scope, parse_address
 from servicebus_emulator.arm.errors import ArmError, to_arm_error
 from servicebus_emulator.arm.operations import ResourceManager
@@ -37,7 +37,7 @@ def arm_application(
     :param check: checks the token of a request; None = no token is needed.
     :param well_known: whether anybody can have a token: then a request from this machine must name it.
     """
-    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[without_tracebacks])
     handler = _Handler(manager, scope=scope, check=check, well_known=well_known)
     application.router.add_route("*", "/{path:.*}", handler.handle, expect_handler=send_continue)
     return application
@@ -88,7 +88,7 @@ class _Handler:
                 _check_role(self._check(_bearer_token(request)), method=request.method)
             check_host(request, well_known=self._well_known)
         except Unauthorized as error:
-            _log.warning("ARM endpoint: %s refused: %s", request.method, error)
+            _log.warning("ARM endpoint: %s refused: %.1000s", request.method, error)
             raise ArmError(401, str(error), code="InvalidAuthenticationToken") from error
 
 
