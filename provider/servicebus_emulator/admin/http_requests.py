@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -35,14 +35,6 @@ class _ClientErrorFilter(logging.Filter):
         return False
 
 
-_OPTIONS: Final[dict[str, Any]] = {
-    "access_log": None,
-    "logger": _log,
-    "keepalive_timeout": _KEEP_ALIVE_SECONDS,
-    "lingering_time": _LINGERING_SECONDS,
-    "auto_decompress": False,
-}
-
 _log.addFilter(_ClientErrorFilter())
 
 
@@ -67,7 +59,15 @@ class HttpProtocol(web.RequestHandler):
     __slots__ = ()
 
     def __init__(self, server: web.Server) -> None:
-        super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # aiohttp takes it for "no access log"
+            logger=_log,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            lingering_time=_LINGERING_SECONDS,
+            auto_decompress=False,
+        )
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes."""
